@@ -1,0 +1,1 @@
+"""The embedded engine: a small real server with SGLang's HTTP surface, for a CPU or one GPU."""

