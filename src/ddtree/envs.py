@@ -43,7 +43,7 @@ def torch_builds(requirement: str) -> list[tuple[list[str], dict[str, str]]]:
     """Ways to install torch, best first, as (uv arguments, environment).
 
     A GPU, or a platform whose ordinary build is small anyway, takes the package index's build. Elsewhere a CPU build
-    saves gigabytes of CUDA: from a local wheel folder known to pip, else from PyTorch's CPU index, else whatever there is.
+    saves gigabytes of CUDA: from a local wheel folder known to pip, else PyTorch's CPU index, else the ordinary build.
     """
     ordinary: tuple[list[str], dict[str, str]] = ([requirement], {})
     if has_gpu() or (platform.system(), platform.machine()) != ("Linux", "x86_64"):
