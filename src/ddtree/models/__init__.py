@@ -1,1 +1,7 @@
-"""Getting checkpoints: GGUF packages, local folders and hub ids become one HF folder per model."""
+"""Checkpoints: where they come from, their conversion, their hashes, and whether target and drafter fit."""
+
+from ddtree.models.errors import ModelError
+from ddtree.models.files import ModelFiles
+from ddtree.models.prepare import prepare
+
+__all__ = ["ModelError", "ModelFiles", "prepare"]
