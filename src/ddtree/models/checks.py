@@ -10,7 +10,7 @@ from ddtree.models.files import read_config
 
 
 def check_folder(folder: Path, tokenizer: bool) -> None:
-    """Raise ModelError unless `folder` holds a configuration, complete safetensors weights and, if asked, a tokenizer."""
+    """Raise ModelError unless `folder` holds a configuration, complete weights and, if asked, a tokenizer."""
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder")
     read_config(folder)
