@@ -1,4 +1,4 @@
-"""A tiny random Llama target and DFlash drafter on disk, for tests that need a real engine but no real language model."""
+"""A tiny random Llama target and DFlash drafter on disk, for tests that need an engine but no language model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine takes and gives: plain frozen records, free of torch, so that the HTTP side can import them cheaply."""
+"""What the engine takes and gives: frozen records, free of torch, so that the HTTP side can import them cheaply."""
 
 from __future__ import annotations
 
