@@ -1,0 +1,19 @@
+"""What was asked for against what the server says it runs with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+MISSING = "nothing"
+
+
+def differences(asked: Mapping[str, object], info: Mapping[str, object]) -> list[str]:
+    """One line per setting that is not in force as asked, naming key and both values. Settings nobody asked for are
+    the engine's own business; a key that the server does not report cannot be trusted and counts as a difference."""
+    found = []
+    for key, wanted in asked.items():
+        actual = info.get(key, MISSING)
+        # True == 1 in Python, but a flag is no number.
+        if actual != wanted or isinstance(actual, bool) != isinstance(wanted, bool):
+            found.append(f"{key}: asked for {wanted!r}, the server runs with {actual!r}")
+    return found

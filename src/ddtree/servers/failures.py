@@ -1,0 +1,49 @@
+"""Why a server failed, from its log."""
+
+from __future__ import annotations
+
+import re
+
+from ddtree.bench.records import Reason
+
+TAIL_LINES, LINE_CHARS = 15, 300
+# Said once, these are final even while the process lingers (a worker died, its parent waits for it).
+FATAL = re.compile(r"OutOfMemoryError|CUDA (error: )?out of memory|can't allocate memory|std::bad_alloc", re.I)
+# The first category with a matching line wins; its last matching line is the decisive one.
+CATEGORIES = {
+    "out_of_memory": re.compile(FATAL.pattern + r"|\bMemoryError\b|Cannot allocate memory", re.I),
+    "bad_flag": re.compile(
+        r"unrecognized arguments|invalid choice|arguments are required|expected (one|at least one) argument"
+        r"|error: argument --?\w|no such option",
+        re.I,
+    ),
+    "port": re.compile(r"address already in use|EADDRINUSE", re.I),
+    "missing_model": re.compile(
+        r"FileNotFoundError|No such file or directory|does not exist|RepositoryNotFoundError"
+        r"|not a valid model identifier|not found: .*(model|config\.json|safetensors)|no \S*(config\.json|safetensors)",
+        re.I,
+    ),
+}
+_RAISED = re.compile(r"^(\w+\.)*\w*(Error|Exception|Interrupt|Exit)\b|\berror: |\bfatal\b", re.I)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+def lines(text: str) -> list[str]:
+    """The log's non-empty lines without colours and control characters, cut to a readable length."""
+    plain = "".join(c if c in "\n\t" or c.isprintable() else "\n" for c in _COLOUR.sub("", text))
+    return [line.rstrip()[:LINE_CHARS] for line in plain.splitlines() if line.strip()]
+
+
+def classify(text: str, fallback: str, note: str) -> Reason:
+    """The reason that the log gives; without a telling line, category `fallback`. `note` says how it showed."""
+    whole = lines(text)
+    spoken = [line for line in whole if not line.startswith("guard: starting")]
+    # Only the end counts: a warning at the top of a long log did not end the server.
+    recent = [line for line in spoken if not line.startswith("guard: ")][-200:]
+    for category, pattern in CATEGORIES.items():
+        if matching := [line for line in recent if pattern.search(line)]:
+            return Reason(category=category, detail=f"{matching[-1].strip()} ({note})", log_tail=spoken[-TAIL_LINES:])
+    raised = [line for line in recent if _RAISED.search(line)]
+    decisive = (raised or recent or [""])[-1].strip()
+    detail = f"{decisive} ({note})" if decisive else note
+    return Reason(category=fallback, detail=detail, log_tail=spoken[-TAIL_LINES:])

@@ -1,0 +1,104 @@
+"""Readiness: this very process, by its nonce and its place below our guard, has generated a token.
+
+An older server that still answers on the port has another nonce; a server that answers before its weights are loaded
+has not generated; a process that is dead or said something final in its log is reported at once, not at the timeout.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psutil
+
+from ddtree.bench.records import Reason
+from ddtree.servers import failures
+
+POLL_S = 0.05
+ANSWER_S = 10.0
+UNREACHABLE = (OSError, ValueError, http.client.HTTPException)
+# A proxy from the environment must not stand between us and a server of this host.
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class ServerFailed(Exception):
+    """A server did not start as asked; `reason` says why."""
+
+    def __init__(self, reason: Reason):
+        super().__init__(f"{reason.category}: {reason.detail}")
+        self.reason = reason
+
+
+@dataclass
+class _Seen:
+    """What the probing thread has found so far."""
+
+    info: dict[str, object] | None = None
+    last: str = "the server never answered"
+
+
+def get(url: str, timeout_s: float = ANSWER_S) -> bytes:
+    """Body of a successful GET; raises one of UNREACHABLE."""
+    with _opener.open(url, timeout=timeout_s) as answer:
+        return bytes(answer.read())
+
+
+def server_info(url: str, timeout_s: float = ANSWER_S) -> dict[str, object]:
+    info = json.loads(get(url + "/server_info", timeout_s))
+    if not isinstance(info, dict):
+        raise ValueError("/server_info is no JSON object")
+    return info
+
+
+def is_ours(info: dict[str, object], nonce: str, guard_pid: int) -> bool:
+    pid = info.get("pid")
+    if info.get("nonce") != nonce or not isinstance(pid, int):
+        return False
+    try:
+        return guard_pid in (parent.pid for parent in psutil.Process(pid).parents())
+    except psutil.Error:
+        return False
+
+
+def wait_ready(
+    url: str, nonce: str, guard: subprocess.Popen[bytes], log: Callable[[], str], timeout_s: float
+) -> dict[str, object]:
+    """/server_info of the started process once it has generated a token. Raises ServerFailed."""
+    deadline = time.monotonic() + timeout_s
+    seen, done = _Seen(), threading.Event()
+    threading.Thread(target=_probe, args=(url, nonce, guard.pid, seen, done, deadline), daemon=True).start()
+    try:
+        while time.monotonic() < deadline:
+            if guard.poll() is not None:
+                raise ServerFailed(failures.classify(log(), "crash_in_load", f"exit status {guard.returncode}"))
+            if seen.info is not None:
+                return seen.info
+            if failures.FATAL.search(log()):
+                raise ServerFailed(failures.classify(log(), "crash_in_load", "said while loading"))
+            time.sleep(POLL_S)
+        note = f"not ready after {timeout_s:g} s: {seen.last}"
+        raise ServerFailed(Reason(category="start_timeout", detail=note, log_tail=failures.lines(log())[-15:]))
+    finally:
+        done.set()
+
+
+def _probe(url: str, nonce: str, guard_pid: int, seen: _Seen, done: threading.Event, deadline: float) -> None:
+    while not done.wait(POLL_S):
+        try:
+            info = server_info(url, timeout_s=2)
+            if not is_ours(info, nonce, guard_pid):
+                seen.last = f"another process (pid {info.get('pid', 'unknown')}) answers on {url}"
+                continue
+            seen.last = "it answers, but has not generated a token"
+            get(url + "/health_generate", timeout_s=max(1.0, deadline - time.monotonic()))
+            seen.info = server_info(url)
+            return
+        except UNREACHABLE as error:
+            if not isinstance(error, ConnectionRefusedError):
+                seen.last = f"{seen.last.split(' (')[0]} ({type(error).__name__}: {error})"

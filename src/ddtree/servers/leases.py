@@ -1,0 +1,199 @@
+"""Leases of GPUs and ports, so that two servers of one host never share any.
+
+A lease is an flock on a file of a private, host-local directory. The server's guard inherits the descriptors: a lease
+lasts exactly as long as the guard, and the kernel frees it whatever happens. The file's text names the server's nonce,
+so that processes which outlived a killed guard are found and ended before their lease is given to somebody else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import signal
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddtree.servers import gpus as gpu_info
+
+POLL_S = 0.5
+PORT_WAIT_S = 30.0
+log = logging.getLogger(__name__)
+
+
+class LeaseFailed(Exception):
+    """What was asked for cannot be had; `category` as in records.Reason."""
+
+    def __init__(self, category: str, detail: str):
+        super().__init__(detail)
+        self.category, self.detail = category, detail
+
+
+@dataclass(frozen=True)
+class Leases:
+    gpus: tuple[str, ...]
+    port: int
+    fds: tuple[int, ...]
+
+    def close(self) -> None:
+        for fd in self.fds:
+            os.close(fd)
+
+
+def directory() -> Path:
+    """DDTREE_LEASE_DIR, else one fixed place per user (not TMPDIR, which may differ between jobs of one host)."""
+    folder = Path(os.environ.get("DDTREE_LEASE_DIR") or f"/tmp/ddtree-leases-{os.getuid()}")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise LeaseFailed("other", f"{folder}: must be a directory of this user; set DDTREE_LEASE_DIR to another one")
+    return folder
+
+
+def acquire(owner: str, nonce: str, gpus: int, ports: tuple[int, int], wait_s: float = PORT_WAIT_S) -> Leases:
+    """Leases on `gpus` GPUs and one port of the inclusive range, all or nothing.
+
+    Waits without limit for GPUs that another server of ours holds, `wait_s` for a port. Raises LeaseFailed when there
+    are too few GPUs, when foreign processes sit on them, or when no port comes free.
+    """
+    pool = gpu_info.visible() if gpus else []
+    if gpus > len(pool):
+        raise LeaseFailed("gpus", f"{gpus} GPUs asked for, {len(pool)} visible")
+    text = json.dumps({"owner": owner, "nonce": nonce, "pid": os.getpid()}).encode()
+    deadline = time.monotonic() + wait_s
+    announced = False
+    while True:
+        with _allocation() as folder:
+            _sweep_dead(folder)
+            cards = _take_gpus(folder, pool, gpus)
+            port = _take_port(folder, ports) if cards is not None else None
+            if cards is not None and port is not None:
+                fds = (*cards.values(), port[1])
+                for fd in fds:
+                    os.pwrite(fd, text, 0)
+                return Leases(tuple(cards), port[0], fds)
+            for fd in (cards or {}).values():
+                os.close(fd)
+        if cards is None:
+            deadline = time.monotonic() + wait_s
+        elif time.monotonic() > deadline:
+            raise LeaseFailed("port", f"no free port between {ports[0]} and {ports[1]}")
+        if not announced:
+            log.info("%s waits for %s", owner, "a port" if cards is not None else f"{gpus} of {len(pool)} GPUs")
+            announced = True
+        time.sleep(POLL_S)
+
+
+def sweep(nonce: str) -> list[int]:
+    """Kills every process whose environment carries this server's nonce; returns their pids."""
+    mark, killed = f"DDTREE_NONCE={nonce}".encode(), set[int]()
+    deadline = time.monotonic() + 10
+    while found := [pid for pid in _pids() if pid != os.getpid() and mark in _environment(pid)]:
+        for pid in found:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            killed.add(pid)
+        if time.monotonic() > deadline:
+            log.warning("processes %s of a dead server cannot be killed", found)
+            break
+        time.sleep(0.02)
+    return sorted(killed)
+
+
+@contextmanager
+def _allocation() -> Iterator[Path]:
+    """One allocation at a time: nobody can hold half of what another one needs."""
+    folder = directory()
+    fd = os.open(folder / "allocation.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        os.close(fd)
+
+
+def _lock(path: Path) -> int | None:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd
+
+
+def _take_gpus(folder: Path, pool: list[str], count: int) -> dict[str, int] | None:
+    """GPU id -> descriptor, or None when the others are leased."""
+    taken: dict[str, int] = {}
+    if not count:
+        return taken
+    foreign: dict[str, list[int]] = {}
+    occupants = gpu_info.occupants()
+    for gpu in pool:
+        if len(taken) == count:
+            return taken
+        if (fd := _lock(folder / f"gpu-{gpu.replace('/', '_')}.lease")) is None:
+            continue
+        if gpu in occupants:
+            foreign[gpu] = occupants[gpu]
+            os.close(fd)
+        else:
+            taken[gpu] = fd
+    if len(taken) == count:
+        return taken
+    for fd in taken.values():
+        os.close(fd)
+    if len(pool) - len(foreign) < count:
+        who = "; ".join(f"GPU {gpu}: pid {', '.join(map(str, pids))}" for gpu, pids in foreign.items())
+        raise LeaseFailed("gpus", f"{count} GPUs asked for, but other processes compute on them ({who})")
+    return None
+
+
+def _take_port(folder: Path, ports: tuple[int, int]) -> tuple[int, int] | None:
+    """(port, descriptor). Our own servers are told apart by the lease, foreign ones by trying to bind."""
+    for port in range(ports[0], ports[1] + 1):
+        if (fd := _lock(folder / f"port-{port}.lease")) is None:
+            continue
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                os.close(fd)
+            else:
+                return port, fd
+    return None
+
+
+def _sweep_dead(folder: Path) -> None:
+    """A lease that nobody holds but that still has text belongs to a server whose guard was killed."""
+    for path in folder.glob("*.lease"):
+        if not path.stat().st_size or (fd := _lock(path)) is None:
+            continue
+        try:
+            nonce = json.loads(os.pread(fd, 4096, 0)).get("nonce")
+        except (ValueError, AttributeError):
+            nonce = None
+        if nonce and (killed := sweep(nonce)):
+            log.warning("ended processes %s, left behind by a server that was killed", killed)
+        os.ftruncate(fd, 0)
+        os.close(fd)
+
+
+def _pids() -> list[int]:
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
