@@ -2,7 +2,7 @@
 
 from ddtree.models.errors import ModelError
 from ddtree.models.files import ModelFiles
-from ddtree.models.prepare import prepare
+from ddtree.models.checkpoints import prepare
 from ddtree.models.tokenizer import Message, Tokenizer
 
 __all__ = ["Message", "ModelError", "ModelFiles", "Tokenizer", "prepare"]

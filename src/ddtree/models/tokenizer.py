@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import tokenizers
+from jinja2 import TemplateError
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ddtree.models.convert import CHATML
 from ddtree.models.errors import ModelError
@@ -47,9 +50,7 @@ class Tokenizer:
         return text
 
     def chat(self, messages: Sequence[Message]) -> str:
-        """The conversation as text, up to where the assistant's next reply begins. ModelError if the template refuses."""
-        from jinja2 import TemplateError
-
+        """The conversation as text, up to where the assistant's reply begins. ModelError if the template refuses."""
         special = {k: _content(v) for k, v in self.config.items() if k.endswith("_token") and v is not None}
         try:
             return self._template.render(messages=list(messages), add_generation_prompt=True, **special)
@@ -59,7 +60,7 @@ class Tokenizer:
     @cached_property
     def stop_token_ids(self) -> list[int]:
         """Every token that ends a turn: eos of the generation config, of the model's config and of the tokenizer."""
-        found: set[int] = set()
+        found: set[Any] = set()
         generation = self.folder / "generation_config.json"
         configs = [read_config(self.folder), json.loads(generation.read_text()) if generation.is_file() else {}]
         for config in configs:
@@ -67,25 +68,21 @@ class Tokenizer:
             found.update(eos if isinstance(eos, list) else [] if eos is None else [eos])
         if eos_token := _content(self.config.get("eos_token")):
             found.add(self.inner.token_to_id(eos_token))
-        return sorted(found)
+        return sorted(found - {None})
 
     @cached_property
     def _template(self) -> Any:
-        from jinja2.ext import loopcontrols
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-        def refuse(message: str) -> None:
-            from jinja2 import TemplateError
-
-            raise TemplateError(message)
-
         own = self.folder / "chat_template.jinja"
         source = own.read_text() if own.is_file() else self.config.get("chat_template", CHATML)
         if isinstance(source, list):  # several named templates
             source = {entry["name"]: entry["template"] for entry in source}["default"]
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-        environment.globals["raise_exception"] = refuse
+        environment.globals["raise_exception"] = _refuse
         return environment.from_string(source)
+
+
+def _refuse(message: str) -> None:
+    raise TemplateError(message)
 
 
 def _content(token: Any) -> Any:
