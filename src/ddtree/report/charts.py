@@ -1,0 +1,182 @@
+"""pgfplots charts: a data file per chart next to a small .tex that draws it. Missing values are gaps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ddtree.report.escape import escape
+from ddtree.report.style import ServerStyle
+
+MAX_MARKS = 2000  # per chart; pdflatex runs out of memory far above
+
+
+@dataclass(frozen=True)
+class Point:
+    """`row` is the number of the row in `tables/<table>.csv` that the value comes from."""
+
+    x: float
+    y: float | None
+    low: float | None = None
+    high: float | None = None
+    row: int | None = None
+
+
+@dataclass(frozen=True)
+class Series:
+    look: ServerStyle
+    points: Sequence[Point]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One picture. `panels` share the axes' labels and the legend; each is (title, series)."""
+
+    name: str
+    table: str
+    ylabel: str
+    panels: Sequence[tuple[str, Sequence[Series]]]
+    xlabel: str = ""
+    kind: str = "line"  # line, bar or scatter
+    ticks: Sequence[tuple[float, str]] = ()  # x ticks by name
+    log_x: bool = False
+    reference: float | None = None  # a horizontal line, e.g. speed-up 1
+    band: tuple[float, float] | None = None  # a grey band, e.g. the noise floor
+    columns: int = 1  # panels beside each other
+    shared_y: bool = True  # one scale for all panels
+    x_range: tuple[float, float] | None = None
+    height_cm: float = 5.2
+    extra: Sequence[str] = field(default=())  # raw axis content for every panel
+
+
+def write(chart: Chart, figures: Path, data: Path) -> list[str]:
+    """Writes figures/<name>.tex and data/<name>-<panel>.csv; returns a sentence per value beyond the axis."""
+    notes: list[str] = []
+    panels = [(title, [s for s in series if any(_known(p) for p in s.points)]) for title, series in chart.panels]
+    body = []
+    for i, (title, series) in enumerate(panels):
+        top = _top(chart, [all_ for _, all_ in panels] if chart.shared_y else [series])
+        file = data / f"{chart.name}-{i}.csv"
+        series = [Series(s.look, _thin(s.points, MAX_MARKS // max(1, len(series)))) for s in series]
+        notes += _write_data(file, series, top)
+        body.append(_axis(chart, i, title, series, top))
+    (figures / f"{chart.name}.tex").write_text("\n".join([_HEADER, *body, _legend(panels, chart.kind), ""]))
+    return notes
+
+
+_HEADER = "% Drawn from the data file named in each table command; its column `row` is the row of the table it cites."
+
+
+def _known(point: Point) -> bool:
+    return point.y is not None and math.isfinite(point.y)
+
+
+def _top(chart: Chart, panels: Sequence[Sequence[Series]]) -> float:
+    """Upper end of the y axis. One far outlier must not flatten the rest, so it is robust."""
+    points = [p for series in panels for s in series for p in s.points if _known(p)]
+    values = sorted(float(p.y) for p in points if p.y is not None)
+    if not values or values[-1] <= 0:
+        return 1.0
+    typical = max(values[int(0.75 * (len(values) - 1))], chart.reference or 0.0)
+    reach = max([v for v in values if v <= 4 * typical] or values)
+    whiskers = [p.high for p in points if p.high is not None and math.isfinite(p.high) and p.high <= 1.6 * reach]
+    return 1.08 * max([reach, *whiskers, chart.reference or 0.0, *(chart.band or ())])
+
+
+def _thin(points: Sequence[Point], limit: int) -> Sequence[Point]:
+    step = math.ceil(len(points) / limit)
+    return points[::step] if step > 1 else points
+
+
+def _write_data(file: Path, series: Sequence[Series], top: float) -> list[str]:
+    notes = []
+    lines = ["server,series,x,y,minus,plus,value,row"]
+    for i, s in enumerate(series):
+        for p in s.points:
+            known = _known(p)
+            y = min(float(p.y), top) if known and p.y is not None else math.nan
+            if known and p.y is not None and p.y > top:
+                notes.append(f"{s.look.server}: {p.y:.3g}")
+            low = y if p.low is None or not math.isfinite(p.low) else min(p.low, y)
+            high = y if p.high is None or not math.isfinite(p.high) else min(max(p.high, y), top)
+            row = "" if p.row is None else str(p.row)
+            value = math.nan if p.y is None else p.y
+            lines.append(f"{s.look.server},{i},{p.x:.6g},{y:.6g},{y - low:.6g},{high - y:.6g},{value:.6g},{row}")
+    file.write_text("\n".join(lines) + "\n")
+    return notes
+
+
+def _axis(chart: Chart, panel: int, title: str, series: Sequence[Series], top: float) -> str:
+    width = {1: 15.6, 2: 8.0, 3: 5.6}[chart.columns]
+    first_in_row = panel % chart.columns == 0
+    last_in_row = panel % chart.columns == chart.columns - 1 or panel == len(chart.panels) - 1
+    options = [
+        "ddtree axis",
+        f"width={width}cm, height={chart.height_cm}cm",
+        f"ymin=0, ymax={top:.4g}",
+        f"title={{{escape(title)}}}",
+        f"ylabel={{{chart.ylabel if first_in_row else ''}}}",
+        f"xlabel={{{chart.xlabel}}}",
+    ]
+    if chart.ticks:
+        options.append("xtick={" + ",".join(f"{x:g}" for x, _ in chart.ticks) + "}")
+        options.append("xticklabels={" + ",".join("{" + escape(name) + "}" for _, name in chart.ticks) + "}")
+    if chart.x_range is not None:
+        options.append(f"xmin={chart.x_range[0]:.4g}, xmax={chart.x_range[1]:.4g}")
+    if chart.log_x:
+        options.append("xmode=log, log basis x=2")
+    if chart.kind == "bar":
+        count = max(1, len(series))
+        slot = (width - 1.6) / max(1, len(chart.ticks))
+        options.append(f"ybar, /pgf/bar width={min(0.5, 0.82 * slot / count):.3f}cm, ybar=0pt")
+        options.append(f"xmin=-0.5, xmax={len(chart.ticks) - 0.5:g}, xtick style={{draw=none}}")
+    lines = [r"\begin{tikzpicture}[baseline]", r"\begin{axis}[" + ",\n  ".join(options) + "]"]
+    if chart.band is not None:
+        low, high = chart.band
+        lines.append(
+            rf"\path[fill=black!12] ({{rel axis cs:0,0}}|-{{axis cs:1,{low:.4g}}}) rectangle "
+            rf"({{rel axis cs:1,0}}|-{{axis cs:1,{high:.4g}}});"
+        )
+    if chart.reference is not None:
+        lines.append(
+            rf"\draw[black!60, densely dashed] ({{rel axis cs:0,0}}|-{{axis cs:1,{chart.reference:.4g}}}) -- "
+            rf"({{rel axis cs:1,0}}|-{{axis cs:1,{chart.reference:.4g}}});"
+        )
+    lines += chart.extra
+    for i, s in enumerate(series):
+        lines.append(_plot(chart, panel, i, s))
+    lines += [r"\end{axis}", r"\end{tikzpicture}" + ("" if last_in_row else r"\hfill%")]
+    if last_in_row:
+        lines.append(r"\par\smallskip")
+    return "\n".join(lines)
+
+
+def _plot(chart: Chart, panel: int, index: int, series: Series) -> str:
+    look = series.look
+    style = {
+        "bar": f"draw={look.color}, fill={look.color}",
+        "line": f"color={look.color}, mark={look.mark}, mark size=1.8pt",
+        "scatter": f"color={look.color}, mark={look.mark}, mark size=2.6pt, only marks",
+    }[chart.kind]
+    return (
+        rf"\addplot+[{style}, discard if not={{series}}{{{index}}}, error bars/.cd, y dir=both, y explicit,"
+        "\n  error bar style={black!75, line width=0.4pt}, error mark options={rotate=90, mark size=1.4pt}]\n  "
+        rf"table[col sep=comma, x=x, y=y, y error minus=minus, y error plus=plus] {{data/{chart.name}-{panel}.csv}};"
+    )
+
+
+def _legend(panels: Sequence[tuple[str, Sequence[Series]]], kind: str) -> str:
+    """One line of keys under the panels: the same look, the same name, whatever panel it appears in."""
+    looks = {s.look.server: s.look for _, series in panels for s in series}
+    keys = []
+    for look in looks.values():
+        symbol = (
+            rf"\tikz[baseline=-0.6ex]\fill[{look.color}] (0,-0.1) rectangle (0.28,0.12);"
+            if kind == "bar"
+            else rf"\tikz[baseline=-0.6ex]\draw[{look.color}, thick] (0,0) -- (0.44,0) plot[mark={look.mark}, "
+            rf"mark options={{{look.color}}}, mark size=1.8pt] coordinates {{(0.22,0)}};"
+        )
+        keys.append(rf"\mbox{{{symbol}~\arm{{{escape(look.server)}}}}}")
+    return r"{\small\centering " + r"\quad ".join(keys) + r"\par}"

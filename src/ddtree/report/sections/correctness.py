@@ -1,0 +1,110 @@
+"""Section 6: are the answers still right: greedy equality, coding verdicts, and the noise between equal runs."""
+
+from __future__ import annotations
+
+from pylatex import Document, NoEscape, Section, Subsection
+
+from ddtree.report.context import Context, arm, interval, number, paragraph, table
+from ddtree.report.escape import escape
+
+VERDICTS = ("passed", "failed", "error", "timeout", "truncated", "no_code")
+
+
+def write(document: Document, context: Context) -> None:
+    with document.create(Section("Correctness", label="sec:correctness")) as section:
+        with section.create(Subsection("Greedy answers", label=False)):
+            _lossless(section, context)
+        with section.create(Subsection("Coding problems", label=False)):
+            _coding(section, context)
+        with section.create(Subsection("Equal runs", label=False)):
+            _noise(section, context)
+        section.append(NoEscape(r"\FloatBarrier"))
+
+
+def _lossless(section: Section, context: Context) -> None:
+    rows = context.tables["lossless"]
+    rows = rows[rows["workload"] == "all"]
+    if rows.empty:
+        paragraph(section, "No greedy comparison is available, so nothing is known about whether answers are equal.")
+        return
+    paragraph(
+        section,
+        rf"Speculative decoding must not change a greedy answer. Each answer is compared with that of "
+        rf"{arm(context.plan.baseline)} to the same input. Two tokens with almost the same probability may swap places "
+        r"under another order of summation; so each first difference is judged by the baseline's own log-probabilities: "
+        r"a \emph{tie} when the gap is below the threshold for the data type, otherwise \emph{wrong}; \emph{open} when "
+        r"the workload was not scored. The control rows compare the baseline with itself.",
+    )
+    table(
+        section,
+        "lrrrrrr",
+        ["Server", "Compared", "Equal", "Tie", "Wrong", "Open", "Largest gap"],
+        [
+            [
+                arm(str(r["server"])) + (" (control)" if r["control"] else ""),
+                *(number(r[c], 0) for c in ("compared", "identical", "tie", "bug", "unscored")),
+                number(r["largest_gap"], 5),
+            ]
+            for _, r in rows.iterrows()
+        ],
+        "Greedy answers against the baseline's, all workloads. Largest gap: between the two tokens at a first difference, "
+        "in nats of the baseline's log-probability.",
+        "lossless",
+    )
+
+
+def _coding(section: Section, context: Context) -> None:
+    rows = context.tables["coding"]
+    if rows.empty:
+        paragraph(section, "No coding problem was graded; a quality workload of coding problems is missing or failed.")
+        return
+    paragraph(
+        section,
+        "Generated programs run against the tests of their problem in a sandbox, after all load cells. An answer cut off "
+        "by the token limit is \\emph{truncated}, not wrong. With a lossless method the verdicts of all servers agree; the "
+        "score itself is the model's.",
+    )
+    table(
+        section,
+        "lrrrrrrrr",
+        ["Server", "$n$", *(v.replace("_", " ").capitalize() for v in VERDICTS), r"Pass rate (\%)"],
+        [
+            [
+                arm(server),
+                number(r["n"], 0),
+                *(number(r[v], 0) for v in VERDICTS),
+                rf"{number(r['rate'], 0, 100)} {{\footnotesize\color{{black!60}}[{r['low'] * 100:.0f}, {r['high'] * 100:.0f}]}}",
+            ]
+            for server in context.looks
+            for _, r in rows[rows["server"] == server].iterrows()
+        ],
+        r"Verdicts on coding problems, with the 95\,\% Wilson interval of the pass rate.",
+        "coding",
+    )
+
+
+def _noise(section: Section, context: Context) -> None:
+    rows = context.rows("noise", metric="e2e")
+    pooled = rows[rows["workload"] == "all"]
+    if pooled.empty:
+        paragraph(section, "No workload was repeated, so the noise between equal runs is not known.")
+        return
+    names = sorted(set(rows["workload"]) - {"all"})
+    paragraph(
+        section,
+        "A workload that runs twice on the same server should take the same time. How far the ratio of the two strays from "
+        "1 is the floor under every comparison above. Repeated here: " + ", ".join(escape(n) for n in names) + ".",
+    )
+    table(
+        section,
+        "lrrrl",
+        ["Server", "Ratio of repeats", r"Floor (\%)", "$n$", "Verdict"],
+        [
+            [arm(server), interval(r), number(r["floor"], 1, 100), number(r["n"], 0), escape(r["verdict"])]
+            for server in context.looks
+            for _, r in pooled[pooled["server"] == server].iterrows()
+        ],
+        r"Time per output token of one repeat over that of another, same server, same answers, with 95\,\% intervals. "
+        "Floor: how far the interval reaches from 1.",
+        "noise",
+    )

@@ -1,0 +1,131 @@
+"""Section 2: hardware, models, servers as they really ran, workloads."""
+
+from __future__ import annotations
+
+from pylatex import Document, NoEscape, Section, Subsection
+
+from ddtree.plan.schema import Source
+from ddtree.report.context import Context, arm, number, paragraph, table
+from ddtree.report.escape import escape
+
+_SERVER_KEYS = ("draft_tokens", "ngram_max", "budget", "topk", "draft_window", "shadow")
+_COMMON_KEYS = ("engine", "version", "device", "dtype", "threads", "context_length", "max_running_requests")
+_HARDWARE = ("cpu", "core", "memory", "gpu", "driver", "platform", "kernel", "os", "python", "torch", "revision", "dirty")
+
+
+def write(document: Document, context: Context) -> None:
+    with document.create(Section("Set-up", label=False)) as section:
+        with section.create(Subsection("Machine and models", label=False)):
+            _machine(section, context)
+        with section.create(Subsection("Servers", label=False)):
+            _servers(section, context)
+        with section.create(Subsection("Workloads", label=False)):
+            _workloads(section, context)
+        section.append(NoEscape(r"\FloatBarrier"))
+
+
+def _machine(section: Section, context: Context) -> None:
+    facts = context.tables["provenance"]
+    rows = []
+    for key, group in facts.groupby("key", sort=False):
+        words = str(key).lower().replace(".", "_").split("_")
+        if set(words) & set(_HARDWARE) and len(group) == 1:
+            rows.append([escape(str(key).replace("_", " ")), escape(group.iloc[0]["value"], breakable=True, limit=160)])
+    for name, model in context.plan.models.items():
+        rows.append([f"target of {escape(name)}", _source(model.target)])
+        rows.append([f"drafter of {escape(name)}", _source(model.drafter) if model.drafter else "none"])
+    table(
+        section,
+        r"l>{\raggedright\arraybackslash}p{0.66\textwidth}",
+        ["", "Value"],
+        rows,
+        "Machine, software and models. All recorded facts are in the appendix.",
+        "machine",
+    )
+
+
+def _source(source: Source) -> str:
+    kind, value = next((k, v) for k in ("package", "path", "hub") if (v := getattr(source, k)))
+    revision = f" at {source.revision}" if source.revision else ""
+    label = {"package": "Python package", "path": "folder", "hub": "Hugging Face"}[kind]
+    return rf"{label} \texttt{{{escape(value + revision, breakable=True)}}}"
+
+
+def _servers(section: Section, context: Context) -> None:
+    settings = context.tables["settings"]
+    effective = {(r["server"], r["key"]): str(r["effective"]) for _, r in settings.iterrows() if r["effective"]}
+    measured = context.measured()
+    common = []
+    for key in _COMMON_KEYS:
+        values = {effective.get((s, key), "") for s in measured} - {""}
+        if len(values) == 1:
+            common.append(rf"{escape(key.replace('_', ' '))} \texttt{{{escape(values.pop())}}}")
+    text = "Each server is started once and measured alone on the machine. "
+    if common:
+        text += "Effective in every one, as the running process reports it: " + ", ".join(common) + ". "
+    paragraph(section, text + "Table~\\ref{tab:servers} lists what differs.")
+    keys = [k for k in _SERVER_KEYS if any(effective.get((s, k), "") not in ("", "False") for s in measured)]
+    body = []
+    for server in context.looks:
+        row = context.row("arms", server=server)
+        status = "" if row is None else f"{row['status']} ({int(row['cells_measured'])}/{int(row['cells_planned'])})"
+        values = [effective.get((server, k), "") for k in keys]
+        body.append(
+            [
+                arm(server),
+                escape(context.looks[server].method.replace("_", " ")),
+                *(escape(v) if v and v != "False" else r"\missing{}" for v in values),
+                number(None if row is None else row["start_s"], 1),
+                escape(status),
+            ]
+        )
+    table(
+        section,
+        "ll" + "r" * len(keys) + "rl",
+        ["Server", "Method", *(escape(k.replace("_", " ")) for k in keys), "Start (s)", "Cells"],
+        body,
+        r"Servers with their effective configuration and how many of their cells were measured. \textendash: not "
+        "applicable, default, or not known because the server never ran.",
+        "servers",
+    )
+
+
+def _workloads(section: Section, context: Context) -> None:
+    rows = context.tables["workloads"]
+    table(
+        section,
+        "llrrrrrr",
+        ["Workload", "Source", "Prompts", "Turns", "Repeats", "Input tokens", "Output tokens", "Conc."],
+        [
+            [
+                escape(r["workload"]) + (r"\,*" if r["role"] == "quality" else ""),
+                escape(r["source"]),
+                str(r["prompts"]),
+                str(r["turns"]),
+                str(r["repeats"]),
+                _span(r["input_tokens_min"], r["input_tokens_max"]),
+                number(r["output_tokens_mean"], 0),
+                escape(r["concurrency"]).replace(" ", ", "),
+            ]
+            for _, r in rows.iterrows()
+        ],
+        rf"Workloads as {arm(context.plan.baseline)} saw them: range of prompt lengths and mean output length in tokens. "
+        r"*: feeds the correctness section only, never a speed.",
+        "workloads",
+    )
+    origins = [r for _, r in rows.iterrows() if r["origin"]]
+    if origins:
+        paragraph(
+            section,
+            "Origin of the prompts. "
+            + " ".join(
+                rf"\textit{{{escape(r['workload'])}}}: {escape(r['origin'], breakable=True, limit=300).rstrip('.')}."
+                for r in origins
+            ),
+        )
+
+
+def _span(low: object, high: object) -> str:
+    if number(low, 0) == number(high, 0):
+        return number(low, 0)
+    return rf"{number(low, 0)}\,--\,{number(high, 0)}"

@@ -1,0 +1,183 @@
+"""Section 1: which arm wins, by how much, how sure that is, and what it does not say."""
+
+from __future__ import annotations
+
+from pylatex import Document, Itemize, NoEscape, Section
+
+from ddtree.report.context import Context, arm, interval, listing, number, paragraph, table
+from ddtree.report.escape import escape
+
+
+def write(document: Document, context: Context) -> None:
+    with document.create(Section("Summary", label=False)) as section:
+        section.append(NoEscape(_banner(context)))
+        sentences = [s for c in context.concurrencies() for s in _verdict(context, c)]
+        if sentences:
+            with section.create(Itemize()) as items:
+                for sentence in sentences:
+                    items.add_item(NoEscape(sentence))
+        else:
+            paragraph(section, "No cell was measured, so there is no result. Appendix~\\ref{app:failures} says why.")
+        for text in (_noise(context), _answers(context), _missing(context)):
+            if text:
+                paragraph(section, text)
+        if sentences:
+            _overview(section, context)
+
+
+def _banner(context: Context) -> str:
+    devices = {s.device for s in context.plan.servers.values()}
+    if devices != {"cpu"}:
+        return ""
+    models = listing([rf"\texttt{{{escape(m)}}}" for m in sorted(_models(context))])
+    return (
+        rf"\banner{{\textbf{{This run is a small model on a CPU.}} It measured {models} without a GPU. "
+        "It shows that the whole pipeline works and which method pays \\emph{on this machine with this model}. "
+        "It says nothing about large models or GPUs, where a verification step costs a different share of the time. "
+        "With few prompts the intervals are wide; read them before the means.}"
+    )
+
+
+def _models(context: Context) -> set[str]:
+    return {s.model for s in context.plan.servers.values()}
+
+
+def _verdict(context: Context, concurrency: int) -> list[str]:
+    """The comparison with the baseline, then the one with the chain."""
+    at = rf"\textbf{{Concurrency {concurrency}.}} "
+    best = context.row("best", concurrency=concurrency, against="baseline", metric="e2e")
+    if best is None:
+        return [at + f"No server can be compared with {arm(context.plan.baseline)}: its cells are missing."]
+    ratio = context.ratio("best", best)
+    first, second = str(best["server"]), str(best["server_second"])
+    base = arm(context.plan.baseline)
+    if best["low"] > 1:
+        if first == second:
+            text = f"{arm(first)} is the fastest: it needs {ratio} times less time per output token than {base}."
+        else:
+            text = (
+                f"Speculative decoding is faster than {base}, {ratio} times, but the winner is open: one half of the "
+                f"prompts favours {arm(first)}, the other {arm(second)}."
+            )
+    elif best["high"] < 1:
+        text = f"No server is faster than {base}: the best of the others, {arm(first)}, has a speed-up of {ratio}."
+    else:
+        text = (
+            f"No winner: the speed-up of the best server over {base} is {ratio}, and without a difference beyond "
+            "doubt the simpler one is the better choice."
+        )
+    return [at + text, *_against_chain(context, concurrency)]
+
+
+def _against_chain(context: Context, concurrency: int) -> list[str]:
+    chain = context.plan.chain
+    if chain is None:
+        return []
+    at = rf"\textbf{{Tree or chain, concurrency {concurrency}.}} "
+    best = context.row("best", concurrency=concurrency, against="chain", metric="e2e")
+    if best is None:
+        return [at + f"Trees cannot be compared with {arm(chain)}: cells of one of them are missing."]
+    ratio = context.ratio("best", best)
+    names = listing([arm(s) for s in dict.fromkeys([str(best["server"]), str(best["server_second"])])])
+    if best["low"] > 1:
+        return [at + f"The best tree ({names}) beats {arm(chain)}: {ratio} times as fast."]
+    if best["high"] < 1:
+        return [at + f"The chain {arm(chain)} wins: the best tree ({names}) has only {ratio} times its speed."]
+    return [at + f"Undecided: the best tree ({names}) has {ratio} times the speed of {arm(chain)}."]
+
+
+def _noise(context: Context) -> str:
+    row = context.row("noise", server=context.plan.baseline, workload="all")
+    how = (
+        "The best server is chosen on one half of the conversations and its speed-up taken from the other half, both "
+        "ways round, so that picking the luckiest of several servers is not counted as speed. "
+    )
+    if row is None:
+        return how + "No workload was repeated, so there is no measure of the noise between equal runs."
+    floor = context.macros.number("noise", row, "floor", 1, scale=100, name="percent")
+    return how + (
+        rf"Two equal runs of {arm(context.plan.baseline)} differ by up to {floor}\,\% (95\,\% interval of the ratio of "
+        rf"repeats, $n = {context.macros.number('noise', row, 'n', 0)}$ pairs): differences within that are noise."
+    )
+
+
+def _answers(context: Context) -> str:
+    frame = context.tables["lossless"]
+    rows = frame[frame["workload"] == "all"] if not frame.empty else frame
+    if rows.empty:
+        return "The answers were not compared: no greedy comparison is available."
+    compared = int(rows["compared"].sum())
+    wrong = [(str(r["server"]), r) for _, r in rows.iterrows() if r["bug"] > 0]
+    if wrong:
+        return "\\textbf{Answers differ beyond rounding:} " + listing(
+            [f"{arm(server)} in {context.macros.number('lossless', r, 'bug', 0)} answers" for server, r in wrong]
+        ) + ". The speed of these servers is not worth having until that is understood."
+    open_ = int(rows["unscored"].sum())
+    text = "Every greedy answer that was judged equals the autoregressive one or departs at a tie" if compared else ""
+    if text and open_:
+        text += "; some departures could not be judged for want of scores"
+    return text + " (section~\\ref{sec:correctness})." if text else "No greedy answer could be compared."
+
+
+def _missing(context: Context) -> str:
+    rows = context.tables["arms"]
+    absent = [arm(str(r["server"])) for _, r in rows.iterrows() if r["status"] in ("failed", "not run")]
+    partly = [arm(str(r["server"])) for _, r in rows.iterrows() if r["status"] == "partly"]
+    parts = []
+    if absent:
+        parts.append(f"No numbers from {listing(absent)}")
+    if partly:
+        parts.append(f"cells missing from {listing(partly)}" if parts else f"Cells missing from {listing(partly)}")
+    return "; ".join(parts) + ". Appendix~\\ref{app:failures} gives the reasons." if parts else ""
+
+
+def _overview(section: Section, context: Context) -> None:
+    concurrencies = context.concurrencies()
+    header = ["Server", "Tokens/step", "ms/step", *(rf"Speed-up, $c={c}$" for c in concurrencies), "Answers", "Coding"]
+    body = []
+    for server in context.looks:
+        acceptance = context.row("acceptance", server=server, workload="all", concurrency=concurrencies[0])
+        body.append(
+            [
+                arm(server),
+                number(None if acceptance is None else acceptance["tau"]),
+                number(None if acceptance is None else acceptance["ms_per_step"], 1),
+                *(_speedup(context, server, c) for c in concurrencies),
+                _lossless(context, server),
+                _coding(context, server),
+            ]
+        )
+    table(
+        section,
+        "lrr" + "r" * len(concurrencies) + "ll",
+        header,
+        body,
+        rf"Every server in one line. Speed-up: time per output token, prefill included, relative to "
+        rf"{arm(context.plan.baseline)}, over all workloads, paired by answer, with its 95\,\% bootstrap interval. "
+        rf"Tokens and milliseconds per verify step at concurrency {concurrencies[0]}. Answers: greedy output compared "
+        r"with the baseline's. Coding: HumanEval problems passed. \textendash: not measured.",
+        "overview",
+    )
+
+
+def _speedup(context: Context, server: str, concurrency: int) -> str:
+    where = {"server": server, "workload": "all", "category": "all", "concurrency": concurrency}
+    if server == context.plan.baseline and server in context.measured():
+        return number(1)
+    return interval(context.row("speedups", **where, against="baseline", metric="e2e"))
+
+
+def _lossless(context: Context, server: str) -> str:
+    row = context.row("lossless", server=server, workload="all") if len(context.tables["lossless"]) else None
+    if row is None:
+        return "reference" if server == context.plan.baseline and server in context.measured() else number(None)
+    if row["bug"] > 0:
+        return rf"\textbf{{{int(row['bug'])} wrong}}"
+    if row["unscored"] > 0:
+        return f"{int(row['unscored'])} open"
+    return "equal" if row["tie"] == 0 else f"equal, {int(row['tie'])} ties"
+
+
+def _coding(context: Context, server: str) -> str:
+    row = context.row("coding", server=server)
+    return number(None) if row is None else f"{int(row['passed'])}/{int(row['n'])}"
