@@ -1,0 +1,109 @@
+"""One request's stream, folded into what its record holds. No network here: recorded bytes can be replayed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from ddtree.bench.records import Speculation
+from ddtree.bench.sse import EventSplitter
+
+SHOWN_BYTES = 300
+
+
+class RequestFailed(Exception):
+    """A typed failure; `type` becomes records.Failure.type."""
+
+    def __init__(self, type: str, detail: str = ""):
+        super().__init__(f"{type}: {detail}")
+        self.type, self.detail = type, detail
+
+
+class Reply:
+    """Feed (arrival time, bytes), then `close`. Raises RequestFailed for every way in which a stream can be wrong; what
+    had arrived until then stays readable."""
+
+    def __init__(self, input_tokens: int) -> None:
+        self.chunks: list[tuple[float, int]] = []
+        self.finish_reason: str | None = None
+        self.output_ids: list[int] = []
+        self.text = ""
+        self.id: str | None = None  # the server's name for the request: what an abort needs
+        self.cached_tokens: int | None = None
+        self.speculation: Speculation | None = None
+        self._input_tokens = input_tokens
+        self._events = EventSplitter()
+        self._done = False
+        self._beginning = b""
+
+    def feed(self, at: float, piece: bytes) -> None:
+        if len(self._beginning) < SHOWN_BYTES:
+            self._beginning += piece[:SHOWN_BYTES]
+        for event in self._events.feed(piece):
+            if event == b"[DONE]":
+                self._done = True
+            else:
+                self._take(at, event)
+
+    def close(self) -> None:
+        """The stream has ended: was it whole?"""
+        if self.finish_reason == "abort":
+            raise RequestFailed("Aborted", "the server aborted the request")
+        if self.finish_reason is not None:
+            if not self.chunks[-1][1]:
+                raise RequestFailed("NoTokens", f"finished ({self.finish_reason}) without a token")
+            return
+        if self.chunks:
+            raise RequestFailed("Truncated", f"ended after {self.chunks[-1][1]} tokens without a finish reason")
+        if self._done:
+            raise RequestFailed("OnlyDone", "nothing but [DONE]")
+        raise RequestFailed("EmptyStream", shown(self._beginning) or "no bytes")
+
+    def _take(self, at: float, event: bytes) -> None:
+        try:
+            data = json.loads(event)
+            if "error" in data:
+                raise RequestFailed("ServerError", shown(json.dumps(data["error"]).encode()))
+            meta = data["meta_info"]
+            tokens, prompt_tokens = int(meta["completion_tokens"]), int(meta.get("prompt_tokens", self._input_tokens))
+            reason = meta.get("finish_reason")
+            reason = str(reason["type"]) if reason is not None else None
+            output_ids = [int(token) for token in data.get("output_ids") or self.output_ids]
+            cached = meta.get("cached_tokens", self.cached_tokens)
+            cached = int(cached) if cached is not None else None
+            counters = speculation(meta) if reason is not None else None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RequestFailed("MalformedEvent", f"{type(error).__name__} in {shown(event)}") from None
+        if self.chunks and tokens < self.chunks[-1][1]:
+            raise RequestFailed("MalformedEvent", f"completion_tokens fell from {self.chunks[-1][1]} to {tokens}")
+        if prompt_tokens != self._input_tokens:
+            raise RequestFailed("PromptLength", f"sent {self._input_tokens} tokens, the server took {prompt_tokens}")
+        self.chunks.append((at, tokens))
+        self.output_ids = output_ids
+        self.text = str(data.get("text") or self.text)
+        self.id = meta.get("id", self.id)
+        self.cached_tokens = cached
+        self.finish_reason = reason or self.finish_reason
+        self.speculation = counters or self.speculation
+
+
+def speculation(meta: Mapping[str, object]) -> Speculation | None:
+    """Counters from the last event's meta_info; None for a server that did not speculate. Raises KeyError or ValueError
+    (pydantic's) when they are incomplete."""
+    if meta.get("spec_verify_ct") is None:
+        return None
+    return Speculation.model_validate(
+        {
+            "verify_steps": meta["spec_verify_ct"],
+            # The prefill gives the first token; everything after it comes from a verify step.
+            "first_tokens": meta.get("spec_first_tokens", 1),
+            "histogram": meta["spec_accept_histogram"],
+            "verified_nodes": meta["spec_verified_nodes"],
+            "shadow_histogram": meta.get("spec_shadow_histogram"),
+        }
+    )
+
+
+def shown(raw: bytes) -> str:
+    """The first bytes as one printable line."""
+    return raw[:SHOWN_BYTES].decode(errors="replace").encode("unicode_escape").decode()
