@@ -49,7 +49,7 @@ shift
 mkdir "$root/dev" "$root/tmp"
 for node in null urandom; do : > "$root/dev/$node"; mount --bind "/dev/$node" "$root/dev/$node"; done
 mount -t tmpfs -o "mode=1777,size=$size" tmpfs "$root/tmp"
-mount -o remount,ro "$root"
+mount -o remount,bind,ro "$root"
 exec chroot "$root" "$@"
 """
 
@@ -111,7 +111,7 @@ class Sandbox:
                 _end(process)
         if not out:
             said = err.decode(errors="replace").strip().splitlines()
-            return Outcome("error", f"no verdict from the sandbox: {said[-1][:300] if said else 'its judge was killed'}")
+            return Outcome("error", f"no verdict from the sandbox: {said[0][:300] if said else 'its judge was killed'}")
         ending, detail = json.loads(out)
         return Outcome(ending, detail)
 
@@ -219,8 +219,8 @@ def try_out(sandbox: Sandbox) -> str:
         return f"{tool} is not installed"
     allowed = {"network", "project"} if sandbox.level == "rlimits" else set()
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        call = f"candidate({listener.getsockname()[1]}, {str(sandbox.hidden)!r})"
-        test = f"def check(candidate):\n    out = set({call}) - {allowed!r}\n    assert not out, f'not shut off: {{out}}'\n"
+        reached = f"set(candidate({listener.getsockname()[1]}, {str(sandbox.hidden)!r})) - {allowed!r}"
+        test = f"def check(candidate):\n    out = {reached}\n    assert not out, f'not shut off: {{out}}'\n"
         return sandbox.run(Task("", TRIAL, test, "trial")).detail
 
 
