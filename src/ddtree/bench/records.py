@@ -109,6 +109,7 @@ class Cell(Record):
     provenance: dict[str, object]
     runs: list[Run]
     audits: list[Audit] = []
+    sha256: str = ""  # of everything else in the cell: tells a file that was edited afterwards
 
 
 class Reason(Record):

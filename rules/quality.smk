@@ -1,0 +1,33 @@
+# Verdicts on the answers. They wait for every session: running generated code beside a measurement would disturb it.
+rule coding:
+    input:
+        MANIFESTS,
+        plan=AT.plan_spec,
+        manifest=f"{RESULTS}/sessions/{{server}}.json",
+        prompts=lambda wildcards: [
+            AT.prompts(PLAN.servers[wildcards.server].model, name)
+            for name, load in PLAN.workloads.items()
+            if load.source == "human_eval"
+        ],
+    output:
+        f"{RESULTS}/quality/coding/{{server}}.json",
+    log:
+        f"logs/coding/{PLAN.plan}/{{server}}.log",
+    message:
+        "Running the generated programs of {wildcards.server}"
+    script:
+        "../scripts/coding.py"
+
+
+rule lossless:
+    input:
+        plan=AT.plan_spec,
+        manifests=MANIFESTS,
+    output:
+        f"{RESULTS}/quality/lossless.json",
+    log:
+        f"logs/lossless/{PLAN.plan}.log",
+    message:
+        "Comparing greedy answers with those of the baseline"
+    script:
+        "../scripts/lossless.py"

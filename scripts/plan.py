@@ -1,0 +1,10 @@
+"""Prints what a run of the plan would do."""
+
+from pathlib import Path
+
+from ddtree.plan.layout import Layout
+from ddtree.plan.schema import Plan
+from ddtree.plan.show import show
+
+plan = Plan.model_validate_json(Path(snakemake.input[0]).read_text())  # noqa: F821
+print(show(plan, Layout(plan.plan), snakemake.params.retry_failed))  # noqa: F821

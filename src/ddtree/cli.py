@@ -1,0 +1,27 @@
+"""`ddtree plan [FILE...]` and `ddtree check [FILE...]`: look at a plan without Snakemake."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ddtree.plan.files import PlanError
+from ddtree.plan.layout import Layout
+from ddtree.plan.load import load
+from ddtree.plan.show import show
+from ddtree.plan.workflow import DEFAULT_PLAN
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="ddtree", description="Look at a plan without running it.")
+    parser.add_argument("command", choices=["plan", "check"], help="plan: what would run; check: mistakes only")
+    parser.add_argument("files", nargs="*", type=Path, default=[DEFAULT_PLAN], help=f"default: {DEFAULT_PLAN}")
+    args = parser.parse_args(arguments)
+    try:
+        plan = load(args.files)
+    except PlanError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(show(plan, Layout(plan.plan)) if args.command == "plan" else f"{', '.join(map(str, args.files))}: ok")
+    return 0

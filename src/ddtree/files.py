@@ -1,0 +1,56 @@
+"""Writing result files so that no reader ever sees half of one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+
+def write_atomically(path: Path, text: str) -> str:
+    """Write `text` to `path` through a temporary neighbour, fsync and rename; returns the content's sha256."""
+    data = text.encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+    return hashlib.sha256(data).hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_if_changed(path: Path, text: str) -> bool:
+    """Write `text` unless the file already holds it, so that its time says when the content changed."""
+    try:
+        if path.read_text() == text:
+            return False
+    except OSError:
+        pass
+    write_atomically(path, text)
+    return True
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Temporary files of writers that were killed. The caller holds the lock on everything below `folder`."""
+    for leftover in folder.rglob(".*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,143 @@
+"""Which cells have a result, which failed, which are to do: the truth as the files tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from ddtree.bench.records import CellStatus, Manifest, PromptSet
+from ddtree.cells import has_result
+from ddtree.files import sha256
+from ddtree.models.errors import ModelError
+from ddtree.models.files import ModelFiles
+from ddtree.plan.keys import CellId, cell_key, cells
+from ddtree.plan.layout import Layout
+from ddtree.plan.schema import Plan
+from ddtree.plan.specs import ModelSpec, SessionSpec, Spec, prompts_spec, session_spec
+
+Status = Literal["done", "to do", "failed"]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a session's keys need besides its spec: model, environment and prompts, as they lie on disk."""
+
+    spec: SessionSpec
+    layout: Layout
+
+    @cached_property
+    def files(self) -> ModelFiles:
+        return ModelFiles.read(self.layout.model(self.spec.server.model))
+
+    @cached_property
+    def lock_sha256(self) -> str:
+        return sha256(self.layout.env(self.spec.server.engine))
+
+    def prompts_path(self, workload: str) -> Path:
+        return self.layout.prompts(self.spec.server.model, workload)
+
+    def _prompts_sha256(self, workload: str) -> str:
+        path = self.prompts_path(workload)
+        return _prompts_sha256(path, path.stat().st_mtime_ns)
+
+    def key(self, cell: CellId) -> str:
+        """Raises OSError, ValidationError or ModelError while one of the files is missing."""
+        return cell_key(
+            self.spec.server,
+            self.spec.workloads[cell.workload],
+            cell.concurrency,
+            self._prompts_sha256(cell.workload),
+            self.files,
+            self.lock_sha256,
+            self.spec.audited(cell.workload),
+        )
+
+
+@cache
+def _prompts_sha256(path: Path, mtime_ns: int) -> str:
+    return PromptSet.model_validate_json(path.read_bytes()).sha256
+
+
+def _inputs_current(plan: Plan, server: str, layout: Layout) -> bool:
+    """Whether environment, model and prompts were built from what the plan says now."""
+    spec = plan.servers[server]
+    env, lock = layout.env(spec.engine), layout.lock(spec.engine)
+    if not env.exists() or (lock.exists() and sha256(env) != sha256(lock)):
+        return False
+    model = ModelSpec(name=spec.model, model=plan.models[spec.model])
+    if not _made_from(layout.model(spec.model), layout.model_spec(spec.model), model):
+        return False
+    return all(
+        _made_from(
+            layout.prompts(spec.model, workload),
+            layout.prompts_spec(spec.model, workload),
+            prompts_spec(plan, spec.model, workload),
+        )
+        for workload in plan.workloads
+    )
+
+
+def _made_from(output: Path, spec_file: Path, spec: Spec) -> bool:
+    try:
+        return spec_file.read_text() == spec.text() and output.stat().st_mtime >= spec_file.stat().st_mtime
+    except OSError:
+        return False
+
+
+def read_manifest(layout: Layout, server: str) -> Manifest | None:
+    try:
+        return Manifest.model_validate_json(layout.manifest(server).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def server_state(plan: Plan, server: str, layout: Layout) -> dict[CellId, Status]:
+    """Status of each of the server's cells. A cell whose inputs are not built yet, or changed, is to do."""
+    wanted = cells(plan, server)
+    todo: dict[CellId, Status] = dict.fromkeys(wanted, "to do")
+    if not _inputs_current(plan, server, layout):
+        return todo
+    try:
+        inputs = Inputs(session_spec(plan, server), layout)
+        keys = {cell.name: inputs.key(cell) for cell in wanted}
+    except (OSError, ValidationError, ModelError):
+        return todo
+    return todo | dict(_statuses(server, layout, wanted, keys))
+
+
+def _statuses(
+    server: str, layout: Layout, wanted: list[CellId], keys: dict[str, str]
+) -> Iterator[tuple[CellId, Status]]:
+    manifest = read_manifest(layout, server)
+    known = manifest.cells if manifest else {}
+    for cell in wanted:
+        path, key = layout.cell(server, cell.name), keys[cell.name]
+        entry = known.get(cell.name)
+        if path.exists() and (_vouched(entry, key, path) or has_result(path, key)):
+            yield cell, "done"
+        elif entry and entry.status == "failed" and entry.key == key:
+            yield cell, "failed"
+
+
+def _vouched(entry: CellStatus | None, key: str, path: Path) -> bool:
+    """Whether the manifest knows this very file as the result: hashing is far cheaper than parsing."""
+    return entry is not None and entry.key == key and entry.sha256 == sha256(path)
+
+
+def manifest_is_true(plan: Plan, server: str, layout: Layout, state: dict[CellId, Status]) -> bool:
+    """Whether the manifest still tells exactly this state, byte for byte of every result."""
+    manifest = read_manifest(layout, server)
+    if manifest is None or set(manifest.cells) != {cell.name for cell in state}:
+        return False
+    for cell, status in state.items():
+        entry = manifest.cells[cell.name]
+        if (entry.status == "ok") != (status == "done") or status == "to do":
+            return False
+        if entry.status == "ok" and sha256(layout.cell(server, cell.name)) != entry.sha256:
+            return False
+    return True

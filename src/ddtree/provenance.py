@@ -1,0 +1,138 @@
+"""Where numbers come from: code, packages, machine and its state while measuring. No names of people or hosts."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+import ddtree
+from ddtree.files import sha256
+from ddtree.plan.layout import Layout
+from ddtree.plan.specs import SessionSpec
+
+DRIVER_PACKAGES = ("aiohttp", "numpy", "pydantic", "snakemake")
+ENGINE_PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "transformers")
+GPU_FIELDS = (
+    "index",
+    "name",
+    "driver_version",
+    "memory.total",
+    "clocks.sm",
+    "clocks.max.sm",
+    "temperature.gpu",
+    "power.limit",
+)
+
+
+def collect(spec: SessionSpec, layout: Layout) -> dict[str, object]:
+    """What stays the same over a session."""
+    return {
+        "ddtree": ddtree.__version__,
+        "git": git(layout.root),
+        "plan_sha256": _sha256_of(layout.plan_spec),
+        "lock_sha256": _sha256_of(layout.env(spec.server.engine)),
+        "driver": versions(None, DRIVER_PACKAGES),
+        "engine": versions(layout.python(spec.server.engine), ENGINE_PACKAGES),
+        "machine": machine(),
+        "gpus": gpus(),
+    }
+
+
+def moment(layout: Layout, server: str) -> dict[str, object]:
+    """What changes from cell to cell."""
+    return {
+        "load_average": [round(value, 2) for value in os.getloadavg()],
+        "memory_available_gib": round(psutil.virtual_memory().available / 2**30, 1),
+        "neighbours": neighbours(layout, server),
+        "gpus": gpus(),
+    }
+
+
+def _sha256_of(path: Path) -> str | None:
+    return sha256(path) if path.exists() else None
+
+
+def _output(command: Sequence[str], timeout_s: float = 20) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def git(root: Path) -> dict[str, object] | None:
+    """Revision and whether tracked files differ from it; None outside a repository."""
+    revision = _output(["git", "-C", str(root), "rev-parse", "HEAD"])
+    if revision is None:
+        return None
+    changes = _output(["git", "-C", str(root), "status", "--porcelain", "--untracked-files=no"])
+    return {"revision": revision, "dirty": bool(changes)}
+
+
+_VERSIONS = """
+import importlib.metadata as m, json, platform, sys
+found = {"python": platform.python_version()}
+for name in sys.argv[1:]:
+    try: found[name] = m.version(name)
+    except m.PackageNotFoundError: pass
+print(json.dumps(found))
+"""
+
+
+def versions(python: Path | None, packages: Sequence[str]) -> dict[str, str]:
+    """Versions of Python and of those `packages` that are installed beside `python` (None: beside this one)."""
+    text = _output([str(python or sys.executable), "-c", _VERSIONS, *packages])
+    return {str(k): str(v) for k, v in json.loads(text).items()} if text else {}
+
+
+def machine() -> dict[str, object]:
+    memory = psutil.virtual_memory().total
+    return {
+        "cpu": cpu_model(),
+        "cores_physical": psutil.cpu_count(logical=False),
+        "cores_logical": psutil.cpu_count(),
+        "cores_usable": len(os.sched_getaffinity(0)),
+        "memory_gib": round(memory / 2**30, 1),
+        "os": platform.platform(),
+        "host": hashlib.sha256(socket.gethostname().encode()).hexdigest()[:12],
+    }
+
+
+def cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
+
+
+def gpus() -> list[dict[str, str]]:
+    """One entry per GPU that nvidia-smi sees; empty without one."""
+    text = _output(["nvidia-smi", f"--query-gpu={','.join(GPU_FIELDS)}", "--format=csv,noheader"])
+    rows = [line.split(", ") for line in (text or "").splitlines()]
+    return [dict(zip(GPU_FIELDS, row, strict=False)) for row in rows]
+
+
+def neighbours(layout: Layout, server: str) -> list[str]:
+    """Other sessions of the same plan that run on this host right now (their locks are held)."""
+    found = []
+    for path in sorted(layout.session_lock(server).parent.glob("*.lock")):
+        if path.stem == server:
+            continue
+        with path.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                found.append(path.stem)
+    return found
