@@ -1,0 +1,106 @@
+"""The one thread that owns the engine. The event loop hands it functions and gets every request's progress back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Protocol, TypeVar
+
+from ddtree.engine.api import GenRequest, Progress
+
+T = TypeVar("T")
+
+
+class Engine(Protocol):
+    """The part of ddtree.engine.engine.Engine that serving needs."""
+
+    @property
+    def has_work(self) -> bool: ...
+    def add(self, request: GenRequest) -> None: ...
+    def abort(self, rid: str) -> None: ...
+    def step(self) -> list[Progress]: ...
+    def score(self, input_ids: list[int], start: int, top: int) -> list[list[tuple[int, float]]]: ...
+    def info(self) -> dict[str, object]: ...
+
+
+class Worker:
+    """Create and use it on the event loop's thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._loop = asyncio.get_running_loop()
+        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._streams: dict[str, asyncio.Queue[Progress]] = {}
+        threading.Thread(target=self._run, name="engine", daemon=True).start()
+
+    @property
+    def running(self) -> int:
+        return len(self._streams)
+
+    async def call(self, function: Callable[[Engine], T]) -> T:
+        """Run `function` between two steps. Its ValueError is the caller's; any other exception ends the process."""
+        future: Future[T] = Future()
+
+        def command() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(function(self._engine))
+                except ValueError as error:
+                    future.set_exception(error)
+
+        self._commands.put(command)
+        return await asyncio.wrap_future(future)
+
+    async def add(self, request: GenRequest) -> asyncio.Queue[Progress]:
+        """Start a request; `close` it in any case. Raises ValueError, one line, when the engine refuses it."""
+        if request.rid in self._streams:
+            raise ValueError(f"rid: {request.rid} is already running")
+        stream = self._streams[request.rid] = asyncio.Queue()
+        try:
+            await self.call(lambda engine: engine.add(request))
+        except BaseException:
+            self.close(request.rid)
+            raise
+        return stream
+
+    def close(self, rid: str) -> None:
+        """Nobody listens to this request any more: end it if it still runs."""
+        if self._streams.pop(rid, None) is not None:
+            self._commands.put(lambda: self._engine.abort(rid))
+
+    def abort(self, rid: str | None) -> None:
+        """End one request, or all of them: their listeners see the finish reason `abort`."""
+        for name in [rid] if rid is not None else list(self._streams):
+            if stream := self._streams.get(name):
+                self.close(name)
+                stream.put_nowait(Progress(name, [], "abort", None))
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._obey()
+                if progress := self._engine.step():
+                    self._loop.call_soon_threadsafe(self._deliver, progress)
+        except BaseException:
+            # A dead engine must not look alive: the process ends, and its log says why.
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+
+    def _obey(self) -> None:
+        """Run what is queued; sleep here while there is nothing to decode."""
+        while not (self._commands.empty() and self._engine.has_work):
+            self._commands.get()()
+
+    def _deliver(self, progress: list[Progress]) -> None:
+        for item in progress:
+            # A finished request leaves by itself; one that was closed meanwhile has no listener.
+            stream = self._streams.pop(item.rid, None) if item.finish else self._streams.get(item.rid)
+            if stream is not None:
+                stream.put_nowait(item)
