@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -19,6 +19,25 @@ METHOD_KEYS: dict[str, frozenset[Method]] = {
     "topk": frozenset({"ddtree"}),
     "shadow": frozenset({"ddtree"}),
 }
+
+SGLANG_RELEASES = ("0.5.16", "0.5.23")  # that have a lock (envs/sglang-<release>) and a flag table; the newest last
+SGLANG_DEFAULTS: dict[str, object] = {
+    "engine_version": SGLANG_RELEASES[-1],
+    "device": "cuda",
+    "dtype": "bfloat16",
+    "gpus": 1,
+}
+SGLANG_KEYS = (
+    "engine_version",
+    "python",
+    "attention_backend",
+    "cuda_graph_max_bs",
+    "max_total_tokens",
+    "extra_args",
+    "environment",
+)
+EMBEDDED_KEYS = ("threads", "ngram_max")
+FlagValue = bool | int | float | str | list[int] | list[str]
 
 
 class Strict(BaseModel):
@@ -43,15 +62,24 @@ class Source(Strict):
         return self
 
 
+class Pad(Strict):
+    """A cost-padded pair (ddtree.models.pad): the same outputs from a wider and deeper target that costs more to run."""
+
+    width: Literal[4, 16] = 4  # factor on the hidden size, the heads and the intermediate size
+    layers: Annotated[int, Field(ge=1, le=16)] = 1  # factor on the number of layers
+
+
 class Model(Strict):
     target: Source
     drafter: Source | None = None
+    pad: Pad | None = None
 
 
 class Server(Strict):
     """One engine configuration; one start serves all of its cells."""
 
-    engine: Literal["embedded"] = "embedded"
+    engine: Literal["embedded", "sglang"] = "embedded"
+    engine_version: str | None = None  # sglang: its release (default: the newest of SGLANG_RELEASES)
     model: Name
     method: Method
     draft_tokens: PositiveInt | None = None  # dflash: verified drafts (default: block size - 1); lookup: 8
@@ -68,6 +96,38 @@ class Server(Strict):
     context_length: PositiveInt = 4096
     start_timeout_s: Annotated[float, Field(gt=0)] = 300
     stop_grace_s: Annotated[float, Field(ge=0)] = 10
+    python: str | None = None  # sglang: interpreter of an environment made by hand (default: the locked environment)
+    attention_backend: str | None = None  # sglang: fa3, triton, ... (default: its own choice)
+    cuda_graph_max_bs: PositiveInt | None = None  # sglang: largest batch with a decode graph (default: its own choice)
+    max_total_tokens: PositiveInt | None = None  # sglang: tokens in the KV cache (default: what fits)
+    extra_args: dict[str, FlagValue] | None = None  # sglang: more flags without dashes in front; true: without value
+    environment: dict[str, str] | None = None  # sglang: variables for the server's process
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sglang_defaults(cls, raw: Any) -> Any:
+        is_sglang = isinstance(raw, dict) and raw.get("engine") == "sglang"
+        given = {key: value for key, value in raw.items() if value is not None} if is_sglang else {}
+        return SGLANG_DEFAULTS | given if is_sglang else raw
+
+    @model_validator(mode="after")
+    def _keys_fit_engine(self) -> Server:
+        foreign = SGLANG_KEYS if self.engine == "embedded" else EMBEDDED_KEYS
+        for key in foreign:
+            if getattr(self, key) is not None:
+                raise ValueError(f"{key} does not belong to engine {self.engine}")
+        if self.engine == "sglang":
+            if self.method == "ddtree":
+                raise ValueError(
+                    "method ddtree is not available in released SGLang; allowed: autoregressive, prompt_lookup, dflash"
+                )
+            if self.engine_version not in SGLANG_RELEASES:
+                raise ValueError(
+                    f"engine_version {self.engine_version} is unknown; allowed: {', '.join(SGLANG_RELEASES)}"
+                )
+            if self.device != "cuda" or self.dtype != "bfloat16":
+                raise ValueError("engine sglang runs on device cuda in dtype bfloat16")
+        return self
 
     @model_validator(mode="after")
     def _keys_fit_method(self) -> Server:
@@ -83,6 +143,11 @@ class Server(Strict):
     @property
     def needs_drafter(self) -> bool:
         return self.method in ("dflash", "ddtree")
+
+    @property
+    def env(self) -> str:
+        """Name of the engine's environment: a folder of envs/."""
+        return f"sglang-{self.engine_version}" if self.engine == "sglang" else self.engine
 
 
 class Workload(Strict):
