@@ -4,6 +4,7 @@ rule coding:
         MANIFESTS,
         plan=AT.plan_spec,
         manifest=f"{RESULTS}/sessions/{{server}}.json",
+        model=lambda wildcards: AT.model(PLAN.servers[wildcards.server].model),
         prompts=lambda wildcards: [
             AT.prompts(PLAN.servers[wildcards.server].model, name)
             for name, load in PLAN.workloads.items()

@@ -13,7 +13,7 @@ Z95 = 1.959963984540054  # two-sided 95 % quantile of the normal distribution
 
 
 class Share(Record):
-    """`passed` of `n` with its 95 % Wilson score interval; without trials the value is unknown and the interval [0, 1]."""
+    """`passed` of `n` with its 95 % Wilson score interval; of nothing the value is unknown, the interval [0, 1]."""
 
     n: int
     passed: int
@@ -41,7 +41,7 @@ class ProblemVerdict(Record):
 
 
 class CodingResult(Record):
-    """One cell. Only answered problems are graded; `unanswered` requests failed and are in the cell with their reason."""
+    """One cell. Only answers are graded; `unanswered` requests failed and are in the cell with their reason."""
 
     server: str
     workload: str
