@@ -3,7 +3,8 @@
 def session_inputs(wildcards, workloads=tuple(PLAN.workloads)):
     server = PLAN.servers[wildcards.server]
     prompts = [AT.prompts(server.model, workload) for workload in workloads]
-    return [AT.env(server.engine), AT.model(server.model), *prompts]
+    env = [] if server.python else [AT.env(server.env)]
+    return [*env, AT.model(server.model), *prompts]
 
 
 # Without a GPU a measurement has all cores, so that nothing runs beside it.

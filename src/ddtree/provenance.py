@@ -21,7 +21,7 @@ from ddtree.plan.layout import Layout
 from ddtree.plan.specs import SessionSpec
 
 DRIVER_PACKAGES = ("aiohttp", "numpy", "pydantic", "snakemake")
-ENGINE_PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "transformers")
+ENGINE_PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "transformers", "sglang")
 GPU_FIELDS = (
     "index",
     "name",
@@ -40,9 +40,9 @@ def collect(spec: SessionSpec, layout: Layout) -> dict[str, object]:
         "ddtree": ddtree.__version__,
         "git": git(layout.root),
         "plan_sha256": _sha256_of(layout.plan_spec),
-        "lock_sha256": _sha256_of(layout.env(spec.server.engine)),
+        "lock_sha256": None if spec.server.python else _sha256_of(layout.env(spec.server.env)),
         "driver": versions(None, DRIVER_PACKAGES),
-        "engine": versions(layout.python(spec.server.engine), ENGINE_PACKAGES),
+        "engine": versions(layout.python(spec.server.env, spec.server.python), ENGINE_PACKAGES),
         "machine": machine(),
         "gpus": gpus(),
     }

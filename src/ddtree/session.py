@@ -82,7 +82,7 @@ class Session:
         stamp = time.strftime("%Y%m%dT%H%M%S")
         # A name of its own for every start: an earlier log is evidence.
         path = self.layout.server_logs() / f"{spec.name}-{stamp}-{len(self.starts) + 1}.log"
-        python = self.layout.python(spec.server.engine).absolute()
+        python = self.layout.python(spec.server.env, spec.server.python).absolute()
         owner = f"{spec.plan}/{spec.name}"
         log.info("starting %s, log %s", spec.name, path)
         try:

@@ -35,8 +35,9 @@ class Layout:
     def lock(self, engine: str) -> Path:
         return self.root / "envs" / engine / "requirements.lock"
 
-    def python(self, engine: str) -> Path:
-        return self.root / ".envs" / engine / "bin" / "python"
+    def python(self, env: str, by_hand: str | None = None) -> Path:
+        """Interpreter of an environment, or the one that the plan names instead."""
+        return self.root / (by_hand or Path(".envs", env, "bin", "python"))
 
     def model(self, model: str) -> Path:
         return self.root / "models" / model / "model.json"

@@ -28,7 +28,7 @@ def show(plan: Plan, layout: Layout, retry_failed: bool = False) -> str:
 
 
 def _to_build(plan: Plan, layout: Layout) -> list[str]:
-    engines = dict.fromkeys(server.engine for server in plan.servers.values())
+    engines = dict.fromkeys(server.env for server in plan.servers.values() if not server.python)
     models = used_models(plan)
     missing = [f"environment {name} (.envs/{name})" for name in engines if not layout.env(name).exists()]
     missing += [f"model {name} (models/{name})" for name in models if not layout.model(name).exists()]

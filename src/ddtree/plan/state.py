@@ -36,7 +36,9 @@ class Inputs:
 
     @cached_property
     def lock_sha256(self) -> str:
-        return sha256(self.layout.env(self.spec.server.engine))
+        server = self.spec.server
+        # An environment made by hand is told apart by its path and release, which are keys of the server.
+        return "by hand" if server.python else sha256(self.layout.env(server.env))
 
     def prompts_path(self, workload: str) -> Path:
         return self.layout.prompts(self.spec.server.model, workload)
@@ -66,8 +68,8 @@ def _prompts_sha256(path: Path, mtime_ns: int) -> str:
 def _inputs_current(plan: Plan, server: str, layout: Layout) -> bool:
     """Whether environment, model and prompts were built from what the plan says now."""
     spec = plan.servers[server]
-    env, lock = layout.env(spec.engine), layout.lock(spec.engine)
-    if not env.exists() or (lock.exists() and sha256(env) != sha256(lock)):
+    env, lock = layout.env(spec.env), layout.lock(spec.env)
+    if not spec.python and (not env.exists() or (lock.exists() and sha256(env) != sha256(lock))):
         return False
     model = ModelSpec(name=spec.model, model=plan.models[spec.model])
     if not _made_from(layout.model(spec.model), layout.model_spec(spec.model), model):
