@@ -48,7 +48,9 @@ def _has_points(series: Sequence[Series]) -> bool:
     return any(p.y is not None and np.isfinite(p.y) for s in series for p in s.points)
 
 
-def _point(x: float, row: pd.Series[Any] | None, column: str, low: str = "low", high: str = "high", scale: float = 1.0) -> Point:
+def _point(
+    x: float, row: pd.Series[Any] | None, column: str, low: str = "low", high: str = "high", scale: float = 1.0
+) -> Point:
     if row is None or pd.isna(row[column]):
         return Point(x, None)
     ends = [None if pd.isna(row[c]) else float(row[c]) * scale for c in (low, high)]
@@ -63,7 +65,9 @@ def _by_workload(context: Context, table: str, column: str, **where: object) -> 
             Series(
                 context.looks[server],
                 [
-                    _point(x, context.row(table, server=server, workload=name, concurrency=concurrency, **where), column)
+                    _point(
+                        x, context.row(table, server=server, workload=name, concurrency=concurrency, **where), column
+                    )
                     for x, name in enumerate(context.workloads())
                 ],
             )
@@ -83,7 +87,7 @@ def _throughput(context: Context) -> Chart:
 
 
 def _speedup(context: Context) -> Chart:
-    noise = context.row("noise", server=context.plan.baseline, workload="all", metric="e2e")
+    noise = context.row("noise", server="all", workload="all", metric="e2e")
     panels = _by_workload(context, "speedups", "ratio", category="all", metric="e2e", against="baseline")
     return Chart(
         "speedup",
@@ -93,7 +97,7 @@ def _speedup(context: Context) -> Chart:
         kind="bar",
         ticks=list(enumerate(context.workloads())),
         reference=1.0,
-        band=None if noise is None else (float(noise["low"]), float(noise["high"])),
+        band=None if noise is None else (1 / (1 + noise["floor"]), 1 + noise["floor"]),
     )
 
 
@@ -107,7 +111,10 @@ def _concurrency(context: Context) -> Chart:
         series = [
             Series(
                 context.looks[server],
-                [_point(c, context.row("throughput", server=server, workload=name, concurrency=c), "value") for c in values],
+                [
+                    _point(c, context.row("throughput", server=server, workload=name, concurrency=c), "value")
+                    for c in values
+                ],
             )
             for server in context.measured()
         ]
@@ -194,7 +201,12 @@ def _budget(context: Context) -> Chart:
         tau.append(Series(context.looks[server], [_point(x, mine.iloc[0], "tau", "tau_low", "tau_high")]))
         ratio = context.row(
             "speedups",
-            server=server, workload="all", concurrency=first, category="all", metric="decode", against="baseline",
+            server=server,
+            workload="all",
+            concurrency=first,
+            category="all",
+            metric="decode",
+            against="baseline",
         )
         speed.append(Series(context.looks[server], [_point(x, ratio, "ratio")]))
     return Chart(
@@ -213,11 +225,14 @@ def _budget(context: Context) -> Chart:
 
 def _depth(context: Context) -> Chart:
     first = context.concurrencies()[0] if context.concurrencies() else -1
-    rows = context.rows("depth", workload="all", concurrency=first)
+    rows = context.rows("depth", workload="all", concurrency=first, kind="verified")
     series = [
         Series(
             context.looks[server],
-            [_point(float(r["depth"]), r, "share", "low", "high", 100) for _, r in rows[rows["server"] == server].iterrows()],
+            [
+                _point(float(r["depth"]), r, "share", "low", "high", 100)
+                for _, r in rows[rows["server"] == server].iterrows()
+            ],
         )
         for server in context.measured()
     ]

@@ -8,7 +8,7 @@ import subprocess
 from importlib import resources
 from pathlib import Path
 
-from pylatex import Command, Document, NoEscape, Package
+from pylatex import Command, Document, NoEscape
 
 from ddtree.plan.schema import Plan
 from ddtree.report import style, tables
@@ -36,7 +36,9 @@ def write(plan: Plan, tables_dir: Path, out: Path) -> Path:
     for text in (preamble, style.definitions(list(looks.values())), r"\input{data/macros.tex}"):
         document.preamble.append(NoEscape(text))
     document.preamble.append(Command("title", NoEscape(escape(plan.title))))
-    document.preamble.append(Command("author", NoEscape(r"\normalsize ddtree-bench, plan \texttt{%s}" % escape(plan.plan))))
+    document.preamble.append(
+        Command("author", NoEscape(rf"\normalsize ddtree-bench, plan \texttt{{{escape(plan.plan)}}}"))
+    )
     document.preamble.append(Command("date", NoEscape("")))
     document.append(NoEscape(r"\maketitle\thispagestyle{fancy}"))
     for section in SECTIONS:
@@ -54,7 +56,12 @@ def compile(tex: Path, log: Path | None = None) -> Path:
     environment = {**os.environ, "max_print_line": "1000", "SOURCE_DATE_EPOCH": "0", "TEXMFOUTPUT": ""}
     try:
         done = subprocess.run(
-            command, cwd=tex.parent, env=environment, capture_output=True, stdin=subprocess.DEVNULL, timeout=TIME_LIMIT_S
+            command,
+            cwd=tex.parent,
+            env=environment,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=TIME_LIMIT_S,
         )
     except FileNotFoundError:
         raise CompileError("latexmk is not installed; scripts/setup.sh installs it") from None

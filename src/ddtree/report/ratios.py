@@ -1,7 +1,8 @@
 """Comparisons: speed-ups over the baseline and the chain, the best server without selection bias, the noise floor.
 
 A pair is the same turn of the same conversation in the same repeat, answered by both sides. A speed-up is the time per
-output token of the reference over that of the server, so above 1 is faster. Pairs with a failed side are left out.
+output token of the reference over that of the server, so above 1 is faster. `n` counts conversations, which are what the
+bootstrap resamples; `pairs` counts answers.
 """
 
 from __future__ import annotations
@@ -11,19 +12,18 @@ from typing import Any
 
 import pandas as pd
 
-from ddtree.bench.stats import paired_ratio
+from ddtree.bench.stats import noise_floor, paired_ratio, verdict
 from ddtree.plan.schema import Plan
 
-TIMES = {"e2e": "seconds_per_token", "decode": "tpot_s"}  # metric -> column of the requests table
+TIMES = {"e2e": ("e2e_s", "output_tokens"), "decode": ("decode_s", "decode_tokens")}  # metric -> seconds, tokens
 _PAIR = ["workload", "concurrency", "repeat", "conversation", "turn"]
-_SPEEDUP_COLUMNS = [
-    "server", "method", "against", "reference", "workload", "concurrency", "category", "metric",
-    "ratio", "low", "high", "n", "workloads", "verdict", "path",
+_RATIO = ["ratio", "low", "high", "n", "pairs", "verdict", "path"]
+_SPEEDUP = [
+    "server", "method", "against", "reference", "workload", "concurrency", "category", "metric", "workloads", *_RATIO,
 ]  # fmt: skip
-_BEST_COLUMNS = [
-    "concurrency", "against", "metric", "server", "server_second", "candidates", "ratio", "low", "high", "n", "path",
-]  # fmt: skip
-_NOISE_COLUMNS = ["server", "workload", "metric", "ratio", "low", "high", "floor", "n", "verdict", "path"]
+_BEST = ["concurrency", "against", "metric", "server", "server_second", "candidates", *_RATIO]
+_NOISE = ["server", "workload", "concurrency", "metric", "comparisons", "floor", *_RATIO]
+_FLOATS = dict.fromkeys(["ratio", "low", "high"], "float64")
 
 
 def speedups(requests: pd.DataFrame, plan: Plan) -> pd.DataFrame:
@@ -33,9 +33,8 @@ def speedups(requests: pd.DataFrame, plan: Plan) -> pd.DataFrame:
         for server in plan.servers:
             if server == reference:
                 continue
-            for metric, column in TIMES.items():
-                pairs = _pairs(requests, server, reference, column)
-                for where, group in _groups(pairs):
+            for metric in TIMES:
+                for where, pairs in _groups(_pairs(requests, server, reference, metric)):
                     rows.append(
                         {
                             "server": server,
@@ -44,10 +43,11 @@ def speedups(requests: pd.DataFrame, plan: Plan) -> pd.DataFrame:
                             "reference": reference,
                             **where,
                             "metric": metric,
-                            **_ratio(group),
+                            "workloads": pairs["workload"].nunique(),
+                            **_ratio(pairs),
                         }
                     )
-    return pd.DataFrame(rows, columns=_SPEEDUP_COLUMNS)
+    return pd.DataFrame(rows, columns=_SPEEDUP).astype(_FLOATS)
 
 
 def references(plan: Plan) -> dict[str, str]:
@@ -59,54 +59,72 @@ def best(requests: pd.DataFrame, plan: Plan) -> pd.DataFrame:
 
     Conversations are split alternately. The server with the highest speed-up on one half is measured on the other, both
     ways round; `ratio` pools the two held-out halves. `server` is the choice on the first half, `server_second` on the
-    second. Only servers that answered every workload which any candidate answered compete.
+    second. Only the servers that cover the most workloads compete, so that all are judged on the same prompts.
     """
     rows = []
     for against, reference in references(plan).items():
         candidates = [
-            s for s, config in plan.servers.items()
+            s
+            for s, config in plan.servers.items()
             if s != reference and (against == "baseline" or config.method == "ddtree")
-        ]  # fmt: skip
-        for metric, column in TIMES.items():
-            pairs = {s: _pairs(requests, s, reference, column) for s in candidates}
+        ]
+        for metric in TIMES:
+            pairs = {s: _pairs(requests, s, reference, metric) for s in candidates}
             for concurrency in sorted(set(requests["concurrency"])):
-                here = {s: p[p["concurrency"] == concurrency] for s, p in pairs.items()}
-                row = _two_fold({s: p for s, p in here.items() if len(p)})
+                row = _two_fold({s: here for s, p in pairs.items() if len(here := p[p["concurrency"] == concurrency])})
                 if row is not None:
                     rows.append({"concurrency": concurrency, "against": against, "metric": metric, **row})
-    return pd.DataFrame(rows, columns=_BEST_COLUMNS)
+    return pd.DataFrame(rows, columns=_BEST).astype(_FLOATS)
 
 
 def noise(requests: pd.DataFrame, plan: Plan) -> pd.DataFrame:
-    """A/A: one repeat of a server against its next, same cell, same turns. `floor` is how far the interval leaves 1."""
+    """A/A: one repeat of a cell over the next, same server, same turns; a row per cell, one per server over its cells,
+    one over all servers. `floor` is the largest relative difference among the `comparisons` cell by cell."""
     rows = []
-    for server in plan.servers:
-        mine = _good(requests, server)
-        for metric, column in TIMES.items():
-            first = mine.assign(repeat=mine["repeat"] + 1)
-            pairs = _join(first, mine, column)
-            named = [(name, group) for name, group in pairs.groupby("workload", sort=False)]
-            for name, group in [("all", pairs), *named]:
-                if len(group):
-                    row = _ratio(group)
-                    floor = max(abs(row["low"] - 1), abs(row["high"] - 1))
-                    rows.append({"server": server, "workload": name, "metric": metric, "floor": floor, **row})
-    return pd.DataFrame(rows, columns=_NOISE_COLUMNS)
+    for metric in TIMES:
+        every = []
+        for server in plan.servers:
+            mine = _good(requests, server)
+            pairs = _join(mine.assign(repeat=mine["repeat"] + 1), mine, metric)
+            cells = [(key, group) for key, group in pairs.groupby(["workload", "concurrency", "repeat"], sort=False)]
+            each = [_ratio(group) for _, group in cells]
+            every += each
+            for ((workload, concurrency, _), _), row in zip(cells, each, strict=True):
+                where = {"server": server, "workload": workload, "concurrency": concurrency, "metric": metric}
+                rows.append({**where, "comparisons": 1, "floor": noise_floor([row["ratio"]]), **row})
+            if each:
+                floor = noise_floor([row["ratio"] for row in each])
+                where = {"server": server, "workload": "all", "metric": metric, "comparisons": len(each)}
+                rows.append({**where, "floor": floor, **_ratio(pairs)})
+        if every:
+            where = {"server": "all", "workload": "all", "metric": metric, "comparisons": len(every)}
+            paths = " ".join(dict.fromkeys(path for row in every for path in row["path"].split()))
+            floor = noise_floor([row["ratio"] for row in every])
+            rows.append({**where, "floor": floor, "n": sum(row["n"] for row in every), "path": paths})
+    return pd.DataFrame(rows, columns=_NOISE).astype({"concurrency": "Int64", "pairs": "Int64", **_FLOATS})
 
 
 def _good(requests: pd.DataFrame, server: str) -> pd.DataFrame:
     return requests[(requests["server"] == server) & (requests["role"] == "load") & (requests["failure"] == "")]
 
 
-def _pairs(requests: pd.DataFrame, server: str, reference: str, column: str) -> pd.DataFrame:
-    return _join(_good(requests, reference), _good(requests, server), column)
+def _pairs(requests: pd.DataFrame, server: str, reference: str, metric: str) -> pd.DataFrame:
+    return _join(_good(requests, reference), _good(requests, server), metric)
 
 
-def _join(reference: pd.DataFrame, server: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Columns `reference` and `server` [seconds per token], one row per pair in which both were observed."""
-    left = reference[[*_PAIR, column, "path"]].rename(columns={column: "reference", "path": "reference_path"})
-    right = server[[*_PAIR, "category", column, "path"]].rename(columns={column: "server"})
-    return left.merge(right, on=_PAIR).dropna(subset=["reference", "server"])
+def _join(reference: pd.DataFrame, server: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Seconds and tokens of both sides, one row per pair in which both were observed."""
+    seconds, tokens = TIMES[metric]
+    both = reference[[*_PAIR, seconds, tokens, "path"]].merge(
+        server[[*_PAIR, "category", seconds, tokens, "path"]], on=_PAIR, suffixes=("_reference", "")
+    )
+    both = both.rename(
+        columns={
+            f"{seconds}_reference": "reference_s", f"{tokens}_reference": "reference_tokens",
+            seconds: "server_s", tokens: "server_tokens",
+        }
+    )  # fmt: skip
+    return both.dropna(subset=["reference_s", "server_s"])
 
 
 def _groups(pairs: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
@@ -119,37 +137,43 @@ def _groups(pairs: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]
 
 
 def _ratio(pairs: pd.DataFrame) -> dict[str, Any]:
-    result = paired_ratio(pairs["reference"].to_numpy(), pairs["server"].to_numpy())
-    paths = dict.fromkeys([*pairs["path"], *pairs["reference_path"]])
+    result = paired_ratio(
+        pairs["reference_s"].to_numpy(),
+        pairs["server_s"].to_numpy(),
+        pairs["reference_tokens"].to_numpy(),
+        pairs["server_tokens"].to_numpy(),
+        groups=list(zip(pairs["workload"], pairs["conversation"], strict=True)),
+    )
     return {
-        "ratio": result.value, "low": result.low, "high": result.high, "n": result.n,
-        "workloads": pairs["workload"].nunique(), "verdict": "",
-        "path": " ".join(paths),
-    }  # fmt: skip
+        "ratio": result.value,
+        "low": result.low,
+        "high": result.high,
+        "n": result.n,
+        "pairs": len(pairs),
+        "verdict": verdict(result),
+        "path": " ".join(dict.fromkeys([*pairs["path"], *pairs["path_reference"]])),
+    }
 
 
 def _two_fold(pairs: dict[str, pd.DataFrame]) -> dict[str, Any] | None:
-    if not pairs:
-        return None
-    most = max(p["workload"].nunique() for p in pairs.values())
+    """None without a candidate, or when a half would be empty."""
+    most = max((p["workload"].nunique() for p in pairs.values()), default=0)
     pairs = {s: p for s, p in pairs.items() if p["workload"].nunique() == most}
-    names = sorted({(w, c) for p in pairs.values() for w, c in zip(p["workload"], p["conversation"], strict=True)})
-    if len(names) < 2:
-        return None
+    names = sorted({name for p in pairs.values() for name in _conversations(p)})
     fold = {name: i % 2 for i, name in enumerate(names)}
-    chosen, held_out = [], []
-    halves = {
-        s: [p[[fold[k] == half for k in zip(p["workload"], p["conversation"], strict=True)]] for half in (0, 1)]
-        for s, p in pairs.items()
-    }
-    for half in (0, 1):
-        scores = {
-            s: h[half]["reference"].sum() / h[half]["server"].sum() for s, h in halves.items() if len(h[half])
-        }
-        winner = max(scores, key=lambda s: scores[s])
-        chosen.append(winner)
-        held_out.append(halves[winner][1 - half])
-    row = _ratio(pd.concat(held_out))
-    return {"server": chosen[0], "server_second": chosen[1], "candidates": len(pairs), **row}
+    halves = {s: [p[[fold[name] == half for name in _conversations(p)]] for half in (0, 1)] for s, p in pairs.items()}
+    halves = {s: h for s, h in halves.items() if all(len(part) for part in h)}
+    if not halves:
+        return None
+    chosen = [max(halves, key=lambda s: _speed(halves[s][half])) for half in (0, 1)]
+    held_out = pd.concat([halves[winner][1 - half] for half, winner in enumerate(chosen)])
+    return {"server": chosen[0], "server_second": chosen[1], "candidates": len(halves), **_ratio(held_out)}
 
 
+def _conversations(pairs: pd.DataFrame) -> list[tuple[str, str]]:
+    return list(zip(pairs["workload"], pairs["conversation"], strict=True))
+
+
+def _speed(pairs: pd.DataFrame) -> float:
+    reference = pairs["reference_s"].sum() / pairs["reference_tokens"].sum()
+    return float(reference / (pairs["server_s"].sum() / pairs["server_tokens"].sum()))

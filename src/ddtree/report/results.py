@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 
 from ddtree.bench.records import Cell, Manifest, PromptSet, Record
 from ddtree.plan.schema import Plan
+from ddtree.quality.results import LosslessResult, ServerCoding
 
 _R = TypeVar("_R", bound=Record)
 
@@ -26,8 +26,8 @@ class Results:
     manifests: Mapping[str, tuple[str, Manifest]]  # server -> (path, manifest)
     cells: Mapping[tuple[str, str, int], tuple[str, Cell]]  # (server, workload, concurrency) -> (path, cell)
     prompts: Mapping[str, tuple[str, PromptSet]]  # workload -> (path, prompts)
-    coding: Mapping[str, tuple[str, dict[str, Any]]]  # server -> (path, result)
-    lossless: tuple[str, dict[str, Any]] | None
+    coding: Mapping[str, tuple[str, ServerCoding]]  # server -> (path, result)
+    lossless: tuple[str, LosslessResult] | None
 
     def category(self, workload: str, conversation: str) -> str:
         """The prompt's category; results without their prompt set fall into one."""
@@ -70,8 +70,8 @@ def load(
         manifests=by_server,
         cells=cells,
         prompts={p.workload: (path, p) for path, p in sets},
-        coding={path.stem: (str(path), _json(path)) for path in coding},
-        lossless=None if lossless is None else (str(lossless), _json(lossless)),
+        coding={r.server: (path, r) for path, r in ((str(p), _read(p, ServerCoding)) for p in coding)},
+        lossless=None if lossless is None else (str(lossless), _read(lossless, LosslessResult)),
     )
 
 
@@ -84,13 +84,3 @@ def _read(path: Path, kind: type[_R]) -> _R:
         first = error.errors()[0]
         where = ".".join(str(p) for p in first["loc"]) or "the file"
         raise BadResult(f"{path}: {where}: {first['msg']} (not a {kind.__name__} of this version)") from None
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise BadResult(f"{path}: cannot be read as JSON ({error})") from None
-    if not isinstance(content, dict):
-        raise BadResult(f"{path}: expected a JSON object")
-    return content

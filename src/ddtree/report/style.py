@@ -43,7 +43,7 @@ class ServerStyle:
 def styles(plan: Plan) -> dict[str, ServerStyle]:
     """Style of each server, keyed and ordered by name: methods in a fixed order, trees by budget."""
     ordered = order(plan)
-    result = {}
+    result: dict[str, ServerStyle] = {}
     for server in ordered:
         method = plan.servers[server].method
         siblings = [s for s in ordered if plan.servers[s].method == method]
@@ -70,9 +70,7 @@ def order(plan: Plan) -> list[str]:
 
 def definitions(looks: Sequence[ServerStyle]) -> str:
     """LaTeX that defines the colours."""
-    return "\n".join(
-        rf"\definecolor{{{look.color}}}{{RGB}}{{{','.join(str(c) for c in look.rgb)}}}" for look in looks
-    )
+    return "\n".join(rf"\definecolor{{{look.color}}}{{RGB}}{{{','.join(str(c) for c in look.rgb)}}}" for look in looks)
 
 
 def _shade(stops: tuple[tuple[int, int, int], ...], place: int, count: int) -> tuple[int, int, int]:

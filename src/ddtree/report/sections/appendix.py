@@ -131,9 +131,7 @@ def _provenance(section: Section, context: Context) -> None:
     for key, group in frame.groupby("key", sort=False):
         values = list(group["value"])
         shown = values[0] if len(values) == 1 else f"{len(values)} values, {values[0]} … {values[-1]}"
-        body.append(
-            [rf"\texttt{{{escape(key, breakable=True)}}}", escape(shown, breakable=True, limit=300)]
-        )
+        body.append([rf"\texttt{{{escape(key, breakable=True)}}}", escape(shown, breakable=True, limit=300)])
     _long(section, r"p{0.32\textwidth}>{\raggedright\arraybackslash}p{0.60\textwidth}", ["Fact", "Value"], body)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pylatex import Document, NoEscape, Section, Subsection
 
+from ddtree.quality.results import VERDICTS
 from ddtree.report.context import Context, arm, interval, number, paragraph, table
 from ddtree.report.escape import escape
 
-VERDICTS = ("passed", "failed", "error", "timeout", "truncated", "no_code")
+_CONTROL = {"arm": "", "repeats": ", its repeats", "concurrency": ", its concurrencies"}
 
 
 def write(document: Document, context: Context) -> None:
@@ -22,8 +23,7 @@ def write(document: Document, context: Context) -> None:
 
 
 def _lossless(section: Section, context: Context) -> None:
-    rows = context.tables["lossless"]
-    rows = rows[rows["workload"] == "all"]
+    rows = context.rows("lossless", workload="all")
     if rows.empty:
         paragraph(section, "No greedy comparison is available, so nothing is known about whether answers are equal.")
         return
@@ -41,7 +41,7 @@ def _lossless(section: Section, context: Context) -> None:
         ["Server", "Compared", "Equal", "Tie", "Wrong", "Open", "Largest gap"],
         [
             [
-                arm(str(r["server"])) + (" (control)" if r["control"] else ""),
+                arm(str(r["server"])) + _CONTROL[str(r["comparison"])],
                 *(number(r[c], 0) for c in ("compared", "identical", "tie", "bug", "unscored")),
                 number(r["largest_gap"], 5),
             ]
@@ -84,27 +84,36 @@ def _coding(section: Section, context: Context) -> None:
 
 
 def _noise(section: Section, context: Context) -> None:
-    rows = context.rows("noise", metric="e2e")
-    pooled = rows[rows["workload"] == "all"]
-    if pooled.empty:
+    rows = context.rows("noise", metric="e2e", workload="all")
+    rows = rows[rows["server"] != "all"]
+    if rows.empty:
         paragraph(section, "No workload was repeated, so the noise between equal runs is not known.")
         return
-    names = sorted(set(rows["workload"]) - {"all"})
+    names = sorted(set(context.rows("noise", metric="e2e")["workload"]) - {"all"})
     paragraph(
         section,
-        "A workload that runs twice on the same server should take the same time. How far the ratio of the two strays from "
-        "1 is the floor under every comparison above. Repeated here: " + ", ".join(escape(n) for n in names) + ".",
+        "A workload that runs twice on the same server should take the same time. How far the ratio of the two strays "
+        "from 1 is the floor under every comparison above. Repeated here: "
+        + ", ".join(escape(n) for n in names)
+        + ".",
     )
     table(
         section,
-        "lrrrl",
-        ["Server", "Ratio of repeats", r"Floor (\%)", "$n$", "Verdict"],
+        "lrrrrl",
+        ["Server", "Ratio of repeats", "Conversations", "Run pairs", r"Floor (\%)", "Verdict on the ratio"],
         [
-            [arm(server), interval(r), number(r["floor"], 1, 100), number(r["n"], 0), escape(r["verdict"])]
+            [
+                arm(server),
+                interval(r),
+                number(r["n"], 0),
+                number(r["comparisons"], 0),
+                number(r["floor"], 1, 100),
+                escape(r["verdict"]),
+            ]
             for server in context.looks
-            for _, r in pooled[pooled["server"] == server].iterrows()
+            for _, r in rows[rows["server"] == server].iterrows()
         ],
-        r"Time per output token of one repeat over that of another, same server, same answers, with 95\,\% intervals. "
-        "Floor: how far the interval reaches from 1.",
+        r"Equal runs: time per output token of one repeat over that of the next, same server, same answers, with "
+        r"95\,\% intervals. Floor: the largest difference between two runs of one cell.",
         "noise",
     )

@@ -69,10 +69,10 @@ def _comparison(context: Context, concurrency: int) -> list[str]:
 
     texts.append(f"The fastest tree at decoding, {arm(best['server'])}, emits {product(best)}.")
     if widest["server"] != best["server"]:
-        texts[0] += (
-            f" The widest, {arm(widest['server'])}, emits {product(widest)}: "
-            + ("its extra tokens cost more time than they save." if widest["tau"] > best["tau"] else "it does not even "
-               "accept more.")
+        texts[0] += f" The widest, {arm(widest['server'])}, emits {product(widest)}: " + (
+            "its extra tokens cost more time than they save."
+            if widest["tau"] > best["tau"]
+            else "it does not even accept more."
         )
     elif len(rows) > 1:
         texts[0] += " It is also the widest, so a still larger budget may do better."

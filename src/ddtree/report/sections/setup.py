@@ -10,7 +10,20 @@ from ddtree.report.escape import escape
 
 _SERVER_KEYS = ("draft_tokens", "ngram_max", "budget", "topk", "draft_window", "shadow")
 _COMMON_KEYS = ("engine", "version", "device", "dtype", "threads", "context_length", "max_running_requests")
-_HARDWARE = ("cpu", "core", "memory", "gpu", "driver", "platform", "kernel", "os", "python", "torch", "revision", "dirty")
+_HARDWARE = (
+    "cpu",
+    "core",
+    "memory",
+    "gpu",
+    "driver",
+    "platform",
+    "kernel",
+    "os",
+    "python",
+    "torch",
+    "revision",
+    "dirty",
+)
 
 
 def write(document: Document, context: Context) -> None:

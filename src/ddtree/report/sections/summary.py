@@ -87,36 +87,39 @@ def _against_chain(context: Context, concurrency: int) -> list[str]:
 
 
 def _noise(context: Context) -> str:
-    row = context.row("noise", server=context.plan.baseline, workload="all")
     how = (
         "The best server is chosen on one half of the conversations and its speed-up taken from the other half, both "
-        "ways round, so that picking the luckiest of several servers is not counted as speed. "
+        "ways round, so that the luck of picking one of several servers does not count as speed; $n$ is the number of "
+        "conversations. "
     )
+    row = context.row("noise", server="all", workload="all", metric="e2e")
     if row is None:
         return how + "No workload was repeated, so there is no measure of the noise between equal runs."
     floor = context.macros.number("noise", row, "floor", 1, scale=100, name="percent")
+    count = context.macros.number("noise", row, "comparisons", 0)
     return how + (
-        rf"Two equal runs of {arm(context.plan.baseline)} differ by up to {floor}\,\% (95\,\% interval of the ratio of "
-        rf"repeats, $n = {context.macros.number('noise', row, 'n', 0)}$ pairs): differences within that are noise."
+        rf"Two equal runs of the same cell differed by up to {floor}\,\% ($n = {count}$ such pairs of runs): a "
+        "difference below that is noise, whatever its interval says."
     )
 
 
 def _answers(context: Context) -> str:
-    frame = context.tables["lossless"]
-    rows = frame[frame["workload"] == "all"] if not frame.empty else frame
+    rows = context.rows("lossless", comparison="arm", workload="all")
     if rows.empty:
         return "The answers were not compared: no greedy comparison is available."
-    compared = int(rows["compared"].sum())
     wrong = [(str(r["server"]), r) for _, r in rows.iterrows() if r["bug"] > 0]
     if wrong:
-        return "\\textbf{Answers differ beyond rounding:} " + listing(
-            [f"{arm(server)} in {context.macros.number('lossless', r, 'bug', 0)} answers" for server, r in wrong]
-        ) + ". The speed of these servers is not worth having until that is understood."
-    open_ = int(rows["unscored"].sum())
-    text = "Every greedy answer that was judged equals the autoregressive one or departs at a tie" if compared else ""
-    if text and open_:
-        text += "; some departures could not be judged for want of scores"
-    return text + " (section~\\ref{sec:correctness})." if text else "No greedy answer could be compared."
+        named = [f"{arm(server)} ({context.macros.number('lossless', r, 'bug', 0)} answers)" for server, r in wrong]
+        return (
+            rf"\textbf{{Some answers are wrong:}} they differ from the baseline's beyond rounding, with {listing(named)}. "
+            "The speed of these servers means nothing until that is understood (section~\\ref{sec:correctness})."
+        )
+    if not rows["compared"].sum():
+        return "No greedy answer could be compared, so nothing is known about whether the answers are equal."
+    text = "Every greedy answer that could be judged equals the autoregressive one or departs from it at a tie"
+    if rows["unscored"].sum():
+        text += "; some departures could not be judged, because their workload was not scored"
+    return text + " (section~\\ref{sec:correctness})."
 
 
 def _missing(context: Context) -> str:
@@ -168,11 +171,13 @@ def _speedup(context: Context, server: str, concurrency: int) -> str:
 
 
 def _lossless(context: Context, server: str) -> str:
-    row = context.row("lossless", server=server, workload="all") if len(context.tables["lossless"]) else None
+    row = context.row("lossless", comparison="arm", server=server, workload="all")
     if row is None:
         return "reference" if server == context.plan.baseline and server in context.measured() else number(None)
     if row["bug"] > 0:
         return rf"\textbf{{{int(row['bug'])} wrong}}"
+    if row["compared"] == 0:
+        return number(None)
     if row["unscored"] > 0:
         return f"{int(row['unscored'])} open"
     return "equal" if row["tie"] == 0 else f"equal, {int(row['tie'])} ties"

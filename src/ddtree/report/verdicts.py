@@ -1,0 +1,68 @@
+"""Tables of the quality results: coding verdicts and the greedy comparison."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from ddtree.quality.results import VERDICTS
+from ddtree.report.results import Results
+
+_AGREEMENT = [
+    "comparison", "server", "workload", "compared", "identical", "tie", "bug", "unscored", "after_divergence",
+    "unmatched", "tokens", "largest_gap", "threshold", "path",
+]  # fmt: skip
+_DIVERGENCE = [
+    "comparison", "server", "workload", "concurrency", "repeat", "conversation", "turn", "position", "baseline_token",
+    "token", "gap", "at_least", "verdict", "detail", "path",
+]  # fmt: skip
+
+
+def coding(results: Results) -> pd.DataFrame:
+    """One row per server and coding cell: the number of problems with each verdict, the pass rate with its interval."""
+    rows = [
+        {
+            "server": graded.server,
+            "workload": graded.workload,
+            "concurrency": graded.concurrency,
+            "n": graded.rate.n,
+            **{v: graded.counts.get(v, 0) for v in VERDICTS},
+            "unanswered": graded.unanswered,
+            "rate": graded.rate.value,
+            "low": graded.rate.low,
+            "high": graded.rate.high,
+            "sandbox": graded.sandbox,
+            "path": path,
+        }
+        for path, server in results.coding.values()
+        for graded in server.results
+    ]
+    columns = [
+        "server",
+        "workload",
+        "concurrency",
+        "n",
+        *VERDICTS,
+        "unanswered",
+        "rate",
+        "low",
+        "high",
+        "sandbox",
+        "path",
+    ]
+    return pd.DataFrame(rows, columns=columns).astype({"rate": "float64"})
+
+
+def lossless(results: Results) -> pd.DataFrame:
+    """One row per comparison (arm, or a control of the baseline with itself), server and workload (or all)."""
+    path, found = results.lossless or ("", None)
+    rows = [{**a.model_dump(), "path": path} for a in found.agreements] if found else []
+    return pd.DataFrame(rows, columns=_AGREEMENT).astype({"largest_gap": "float64"})
+
+
+def divergences(results: Results) -> pd.DataFrame:
+    """One row per first difference between two greedy answers."""
+    path, found = results.lossless or ("", None)
+    rows = [{**d.model_dump(), "path": path} for d in found.divergences] if found else []
+    return pd.DataFrame(rows, columns=_DIVERGENCE).astype(
+        {"gap": "float64", "baseline_token": "Int64", "token": "Int64"}
+    )
