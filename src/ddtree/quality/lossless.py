@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
 
-from ddtree.bench.records import Audit, Cell, Request, Run
+from ddtree.bench.records import Audit, Cell, Manifest, Request, Run
+from ddtree.cells import BadCell, read_cell
+from ddtree.files import write_atomically
+from ddtree.plan.keys import cells as plan_cells
+from ddtree.plan.schema import Plan
 from ddtree.quality.results import Agreement, Comparison, Difference, Divergence, LosslessResult
 
 # A log-probability gap (nats) below this is a tie: the two tokens may swap when sums are taken in another order.
@@ -46,6 +51,32 @@ def compare(cells: Mapping[str, Sequence[Cell]], baseline: str) -> LosslessResul
                 agreements.append(_pooled(tallies).agreement("all"))
             divergences += [divergence for tally in tallies for divergence in tally.divergences]
     return LosslessResult(baseline=baseline, agreements=agreements, divergences=divergences, missing=[])
+
+
+def compare_plan(plan_file: Path, manifest_files: Sequence[Path], out: Path) -> LosslessResult:
+    """Compares the plan's greedy cells of all servers of the baseline's model and writes `out`.
+
+    Cells that the plan asks for and that are failed, unreadable or absent are named in `missing`.
+    """
+    plan = Plan.model_validate_json(plan_file.read_bytes())
+    model = plan.servers[plan.baseline].model
+    greedy = {name for name, workload in plan.workloads.items() if workload.temperature == 0}
+    found: dict[str, list[Cell]] = {name: [] for name, server in plan.servers.items() if server.model == model}
+    missing = {f"{server}/{c.name}": None for server in found for c in plan_cells(plan, server) if c.workload in greedy}
+    for file in manifest_files:
+        manifest = Manifest.model_validate_json(file.read_bytes())
+        for name, status in manifest.cells.items():
+            if status.status == "failed" or f"{manifest.server}/{name}" not in missing:
+                continue
+            try:
+                cell = read_cell(file.parents[1] / "cells" / manifest.server / f"{name}.json")
+            except BadCell:
+                continue
+            found[manifest.server].append(cell)
+            del missing[f"{manifest.server}/{name}"]
+    result = compare(found, plan.baseline).model_copy(update={"missing": list(missing)})
+    write_atomically(out, result.model_dump_json(indent=1) + "\n")
+    return result
 
 
 @dataclass
