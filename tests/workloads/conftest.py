@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tiny import tiny_pair
+
+from ddtree.models import ModelFiles
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> ModelFiles:
+    """A byte-level tokenizer: one token per byte, except for the three special ones."""
+    target, _ = tiny_pair(tmp_path_factory.mktemp("tiny"))
+    return ModelFiles.of(target, None)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    return tmp_path / "own.jsonl"
