@@ -41,6 +41,7 @@ def extract(
 
     `thinks`: the prompt already opened the thinking part, so that everything before `end_of_thinking` is thoughts.
     """
+    text = text.replace("\r\n", "\n")
     missing: Literal["truncated", "no_code"] = "truncated" if cut else "no_code"
     start_of_thinking = end_of_thinking.replace("/", "", 1)
     if end_of_thinking in text:
@@ -65,12 +66,8 @@ def extract(
     )
     if program:
         return Extraction(program)
-    what = (
-        f"no complete code that defines {entry_point}"
-        if found
-        else f"no code block, and no plain code of {entry_point}"
-    )
-    return Extraction(verdict=missing, detail=what)
+    what = "no complete code block" if found else "no code block and no plain code"
+    return Extraction(verdict=missing, detail=f"{what} that defines {entry_point}")
 
 
 def blocks(text: str) -> list[Block]:
@@ -78,18 +75,18 @@ def blocks(text: str) -> list[Block]:
     result: list[Block] = []
     opening: tuple[str, str, str] | None = None  # indentation, fence, language
     lines: list[str] = []
-    for line in text.splitlines():
+    for line in text.split("\n"):
         match = FENCE.match(line)
         if opening is None:
             if match:
                 opening, lines = (match[1], match[2], match[3].lower()), []
         elif match and match[2].startswith(opening[1]) and not match[3]:
-            result.append(Block(opening[2], "\n".join(lines) + "\n", closed=True))
+            result.append(Block(opening[2], "\n".join(lines), closed=True))
             opening = None
         else:
             lines.append(line.removeprefix(opening[0]))
     if opening is not None:
-        result.append(Block(opening[2], "\n".join(lines) + "\n", closed=False))
+        result.append(Block(opening[2], "\n".join(lines), closed=False))
     return result
 
 
@@ -111,7 +108,7 @@ def _with_body(code: str, prompt: str, entry_point: str, cut: bool) -> str:
 
     A cut body counts only if something less indented follows it. A body without indentation must return something.
     """
-    lines = code.strip("\n").splitlines()
+    lines = code.strip("\n").split("\n")
     if not lines or not lines[0].strip():
         return ""
     if lines[0][0] in " \t":
@@ -132,16 +129,15 @@ def _with_body(code: str, prompt: str, entry_point: str, cut: bool) -> str:
 
 
 def _settled(code: str) -> str:
-    """The statements of cut code that were surely finished: all top-level ones but the last."""
-    lines = code.splitlines()
-    while lines:
-        tree = _parse("\n".join(lines))
-        if tree is not None:
-            last = tree.body[-1] if tree.body else None
-            starts = [last, *getattr(last, "decorator_list", [])] if last else []
-            return "\n".join(lines[: min((node.lineno for node in starts), default=1) - 1]) + "\n"
-        lines.pop()
-    return ""
+    """The top-level statements of cut code that were surely finished: those that something unindented follows."""
+    lines = code.split("\n")
+    kept = next((n for n in range(len(lines), 0, -1) if _parse("\n".join(lines[:n])) is not None), 0)
+    followed = any(line.strip() and line[0] not in " \t)]}" for line in lines[kept:])
+    tree = ast.parse("\n".join(lines[:kept]))
+    if tree.body and not followed:
+        last = tree.body[-1]
+        kept = min(node.lineno for node in [last, *getattr(last, "decorator_list", [])]) - 1
+    return "\n".join(lines[:kept]) + "\n"
 
 
 def _parse(code: str) -> ast.Module | None:
