@@ -62,6 +62,7 @@ def test_differences_name_key_and_both_values() -> None:
     ("text", "category", "decisive"),
     [
         ("RuntimeError: DefaultCPUAllocator: can't allocate memory\n", "out_of_memory", "memory"),
+        ("error: argument --target: /m does not exist or is no folder\n", "missing_model", "/m does not"),
         ("engine: error: argument --budget: invalid int value: 'x'\n", "bad_flag", "--budget"),
         ("OSError: [Errno 98] error while attempting to bind: address already in use\n", "port", "bind"),
         ("error: /m/target: no config.json\n", "missing_model", "/m/target"),

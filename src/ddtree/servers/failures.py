@@ -12,17 +12,17 @@ FATAL = re.compile(r"OutOfMemoryError|CUDA (error: )?out of memory|can't allocat
 # The first category with a matching line wins; its last matching line is the decisive one.
 CATEGORIES = {
     "out_of_memory": re.compile(FATAL.pattern + r"|\bMemoryError\b|Cannot allocate memory", re.I),
+    "missing_model": re.compile(
+        r"FileNotFoundError|No such file or directory|does not exist|RepositoryNotFoundError"
+        r"|not a valid model identifier|not found: .*(model|config\.json|safetensors)|no \S*(config\.json|safetensors)",
+        re.I,
+    ),
     "bad_flag": re.compile(
         r"unrecognized arguments|invalid choice|arguments are required|expected (one|at least one) argument"
         r"|error: argument --?\w|no such option",
         re.I,
     ),
     "port": re.compile(r"address already in use|EADDRINUSE", re.I),
-    "missing_model": re.compile(
-        r"FileNotFoundError|No such file or directory|does not exist|RepositoryNotFoundError"
-        r"|not a valid model identifier|not found: .*(model|config\.json|safetensors)|no \S*(config\.json|safetensors)",
-        re.I,
-    ),
 }
 _RAISED = re.compile(r"^(\w+\.)*\w*(Error|Exception|Interrupt|Exit)\b|\berror: |\bfatal\b", re.I)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")

@@ -53,6 +53,9 @@ ENGINES: dict[str, Callable[[str, Server, Files, Path, int], Command]] = {"embed
 
 
 def command(name: str, server: Server, files: Files, python: Path, port: int) -> Command:
+    """ValueError, one line, for what cannot be started."""
+    if server.engine not in ENGINES:
+        raise ValueError(f"server {name}: engine {server.engine} cannot be started yet; allowed: {', '.join(ENGINES)}")
     return ENGINES[server.engine](name, server, files, python, port)
 
 

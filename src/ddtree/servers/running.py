@@ -76,7 +76,10 @@ def start(
     except leases.LeaseFailed as error:
         raise ServerFailed(Reason(category=error.category, detail=error.detail)) from None
     try:
-        command = launch.command(name, server, files, python, held.port)
+        try:
+            command = launch.command(name, server, files, python, held.port)
+        except ValueError as error:
+            raise ServerFailed(Reason(category="other", detail=str(error))) from None
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             begin = output.tell()
