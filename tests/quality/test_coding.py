@@ -123,9 +123,7 @@ def test_the_problems_of_human_eval_are_graded(box: Sandbox):
 
 
 def test_a_conversation_without_a_known_problem_is_refused(box: Sandbox):
-    with pytest.raises(
-        UnknownProblem, match="humaneval: c0: meta.task_id is 't/9'; allowed: a problem"
-    ):
+    with pytest.raises(UnknownProblem, match=r"humaneval: c0: meta.task_id is 't/9'; allowed: a problem"):
         grade(coding_cell(ANSWERS["passed"]), prompt_set(["t/9"]), box, {"t/1": PROBLEM})
 
 
