@@ -19,7 +19,7 @@ from ddtree.plan.specs import used_models
 min_version("9.0")
 
 try:
-    PLAN, RETRY_FAILED = ddtree_workflow.configure(
+    PLAN, OPTIONS = ddtree_workflow.configure(
         workflow.config_settings.configfiles, workflow.config_settings.config
     )
 except PlanError as error:
@@ -37,11 +37,11 @@ CODING = [
 ]
 
 if workflow.is_main_process:
-    ddtree_workflow.write_specs(PLAN, AT, RETRY_FAILED)
+    ddtree_workflow.write_specs(PLAN, AT, OPTIONS.retry_failed)
 
 
 wildcard_constraints:
-    engine=ddtree_workflow.one_of({server.engine for server in PLAN.servers.values()}),
+    engine=ddtree_workflow.one_of({server.env for server in PLAN.servers.values()}),
     model=ddtree_workflow.one_of(MODELS),
     server=ddtree_workflow.one_of(SERVERS),
     workload=ddtree_workflow.one_of(PLAN.workloads),
@@ -59,7 +59,7 @@ rule plan:
         AT.plan_spec,
     localrule: True
     params:
-        retry_failed=RETRY_FAILED,
+        retry_failed=OPTIONS.retry_failed,
     script:
         "scripts/plan.py"
 
@@ -71,6 +71,10 @@ include: "rules/sessions.smk"
 include: "rules/quality.smk"
 include: "rules/tables.smk"
 include: "rules/report.smk"
+
+
+onstart:
+    ddtree_workflow.hold(AT)
 
 
 onsuccess:

@@ -5,6 +5,7 @@ rule coding:
         plan=AT.plan_spec,
         manifest=f"{RESULTS}/sessions/{{server}}.json",
         model=lambda wildcards: AT.model(PLAN.servers[wildcards.server].model),
+        model=lambda wildcards: AT.model(PLAN.servers[wildcards.server].model),
         prompts=lambda wildcards: [
             AT.prompts(PLAN.servers[wildcards.server].model, name)
             for name, load in PLAN.workloads.items()
@@ -14,6 +15,9 @@ rule coding:
         f"{RESULTS}/quality/coding/{{server}}.json",
     log:
         f"logs/coding/{PLAN.plan}/{{server}}.log",
+    threads: 2
+    params:
+        allow_unisolated=OPTIONS.allow_unisolated,
     message:
         "Running the generated programs of {wildcards.server}"
     script:

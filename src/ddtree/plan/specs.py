@@ -22,7 +22,8 @@ class Spec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     def text(self) -> str:
-        return self.model_dump_json(indent=1) + "\n"
+        """As JSON. Unset keys are left out, so that a new optional key of the schema renews nothing."""
+        return self.model_dump_json(indent=1, exclude_none=True) + "\n"
 
 
 class ModelSpec(Spec):

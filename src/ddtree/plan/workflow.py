@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TextIO
+
+from pydantic import BaseModel, ValidationError
 
 from ddtree.plan.cost import estimate, overview
+from ddtree.plan.files import PlanError
 from ddtree.plan.layout import Layout
 from ddtree.plan.load import load
 from ddtree.plan.schema import Plan
@@ -15,17 +21,31 @@ from ddtree.plan.specs import session_spec, write_inputs, write_session
 from ddtree.plan.state import manifest_is_true, read_manifest
 from ddtree.progress import write_outlook
 
+_held: TextIO | None = None  # keeps the lock's file open
 DEFAULT_PLAN = Path("config/ddtree.yaml")
 
 
-def configure(files: Sequence[Path], command_line: Mapping[str, object]) -> tuple[Plan, bool]:
-    """The plan of `--configfile` (default: config/ddtree.yaml) under `--config`, and whether failed cells are retried.
+class Options(BaseModel):
+    """What `--config` says about this run rather than about the plan."""
+
+    retry_failed: bool = False  # measure failed cells again
+    allow_unisolated: bool = False  # run generated code even where a sandbox cannot cut it off from the network
+
+
+def configure(files: Sequence[Path], command_line: Mapping[str, object]) -> tuple[Plan, Options]:
+    """The plan of `--configfile` (default: config/ddtree.yaml) under the plan's keys in `--config`, and the options.
 
     Raises PlanError.
     """
-    overrides = dict(command_line)
-    retry_failed = bool(overrides.pop("retry_failed", False))
-    return load([_short(path) for path in files] or [DEFAULT_PLAN], overrides), retry_failed
+    given = {key: value for key, value in command_line.items() if key in Options.model_fields}
+    try:
+        options = Options.model_validate(given)
+    except ValidationError as error:
+        raise PlanError(
+            *(f"--config: {e['loc'][0]}: {e['input']!r} is not allowed; allowed: 0, 1" for e in error.errors())
+        )
+    overrides = {key: value for key, value in command_line.items() if key not in given}
+    return load([_short(path) for path in files] or [DEFAULT_PLAN], overrides), options
 
 
 def _short(path: Path) -> Path:
@@ -43,6 +63,21 @@ def write_specs(plan: Plan, layout: Layout, retry_failed: bool) -> None:
         request = None if true and not again else time.time()
         write_session(session_spec(plan, row.server), layout.session_spec(row.server), request)
     write_outlook(layout.progress, rows, guess, retry_failed)
+
+
+def hold(layout: Layout) -> None:
+    """Claim the folder for this run; the kernel gives it back when the process ends, however it ends.
+
+    Exits with one line when another run holds it.
+    """
+    global _held
+    path = layout.root / "run" / "snakemake.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _held = path.open("a")
+    try:
+        fcntl.flock(_held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(f"{path}: another run is working in this folder; let it finish, or stop it with Ctrl-C")
 
 
 def one_of(names: Iterable[str]) -> str:
