@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections import deque
 from dataclasses import asdict
 
@@ -39,7 +40,7 @@ class Engine:
         self._waiting: deque[GenRequest] = deque()
         self._running: list[Sequence] = []
         self._aborted: list[Progress] = []
-        self._added = 0
+        self._admitted = 0
 
     @property
     def has_work(self) -> bool:
@@ -142,12 +143,16 @@ class Engine:
             request = self._waiting.popleft()
             sampling = request.sampling
             capacity = len(request.input_ids) + sampling.max_new_tokens + self._decoder.width
-            generator = torch.Generator(self._target.device).manual_seed((self._settings.seed << 32) + self._added)
-            self._added += 1
+            generator = torch.Generator(self._target.device).manual_seed(self._next_seed())
             stop = frozenset() if sampling.ignore_eos else self._target.eos | sampling.stop_token_ids
             started.append(Sequence(request, self._target.new_cache(capacity), generator, stop))
             self._decoder.start(started[-1])
         return started
+
+    def _next_seed(self) -> int:
+        """A seed per request, mixed into 32 bits, of which PyTorch's CPU generator uses no more."""
+        self._admitted += 1
+        return zlib.crc32(f"{self._settings.seed} {self._admitted}".encode())
 
     def _accept(
         self, batch: list[Sequence], spans: list[Span], logits: torch.Tensor, features: torch.Tensor | None
