@@ -28,7 +28,21 @@ from ddtree.bench.records import (
     Speculation,
     Start,
 )
+from ddtree.cells import write_cell
 from ddtree.plan.schema import Plan, Workload
+from ddtree.quality.results import (
+    VERDICTS,
+    Agreement,
+    CodingResult,
+    Comparison,
+    Divergence,
+    LosslessResult,
+    ProblemVerdict,
+    ServerCoding,
+    Verdict,
+    wilson,
+)
+from ddtree.report.tables import write as derive
 
 HOSTILE = "50% of $x_1$ & #2 {\\input{/etc/passwd}} ~^ \x07\x00\x1b[31m 中文 é -- << >> `` '' \\end{document}"
 TOKENS = 49  # output tokens of every request: one from the prefill and 48 by decoding
@@ -64,6 +78,7 @@ FAILING_SERVER = "ddtree-b63"
 FAILED_CELL = ("prompt-lookup", "long/c4")
 UNMEASURED_SERVER = "ddtree-b127"  # in the plan, without a manifest
 DISTORTED_CELL = ("ddtree-b15", "short", 4)
+WRONG_SERVER = "ddtree-b31"  # one of its greedy answers differs
 TIMED_OUT = ("ddtree-b31", "short", 1)  # one request of this cell fails
 INPUT_TOKENS = {"short": 60, "long": 512, "very-long": 1536, "agentic": 200}
 CATEGORIES = ("code", "json", "prose", "we_ird & 100%")
@@ -119,7 +134,31 @@ def write(root: Path, *, jitter: float = 0.0, arms: dict[str, Arm] | None = None
             _save(base / "sessions" / f"{server}.json", _failed_manifest(the_plan, server))
         elif server in arms:
             _write_server(the_plan, base, server, arms[server], jitter)
+            _save(base / "quality" / "coding" / f"{server}.json", _coding(server))
+    _save(base / "quality" / "lossless.json", _lossless(list(arms)))
     return the_plan
+
+
+def coding(root: Path, the_plan: Plan) -> list[Path]:
+    return sorted((root / "results" / the_plan.plan / "quality" / "coding").glob("*.json"))
+
+
+def lossless(root: Path, the_plan: Plan) -> Path:
+    return root / "results" / the_plan.plan / "quality" / "lossless.json"
+
+
+def tables(root: Path, the_plan: Plan) -> Path:
+    """Derives the tables of a written tree; returns their folder."""
+    out = root / "results" / the_plan.plan / "tables"
+    derive(
+        the_plan,
+        manifests(root, the_plan),
+        prompts(root, the_plan),
+        coding(root, the_plan),
+        lossless(root, the_plan),
+        out,
+    )
+    return out
 
 
 def manifests(root: Path, the_plan: Plan) -> list[Path]:
@@ -165,6 +204,88 @@ def _prompts(name: str, workload: Workload) -> PromptSet:
     )
 
 
+def _coding(server: str) -> ServerCoding:
+    """Three of six problems passed, by every server."""
+    verdicts: list[Verdict] = ["passed", "passed", "passed", "failed", "truncated", "error"]
+    return ServerCoding(
+        server=server,
+        results=[
+            CodingResult(
+                server=server,
+                workload="humaneval",
+                concurrency=4,
+                cell_key="0",
+                sandbox="namespaces",
+                counts={v: verdicts.count(v) for v in VERDICTS},
+                rate=wilson(3, 6),
+                unanswered=0,
+                problems=[
+                    ProblemVerdict(
+                        conversation=f"humaneval-{i}",
+                        task_id=f"HumanEval/{i}",
+                        verdict=v,
+                        detail=HOSTILE,
+                        program=HOSTILE,
+                    )
+                    for i, v in enumerate(verdicts)
+                ],
+            )
+        ],
+        ungraded=[],
+    )
+
+
+def _lossless(servers: list[str]) -> LosslessResult:
+    """All equal but one tie of ddtree-b7 and one wrong answer of WRONG_SERVER."""
+
+    def agreement(comparison: Comparison, server: str, tie: int = 0, bug: int = 0) -> Agreement:
+        return Agreement(
+            comparison=comparison,
+            server=server,
+            workload="all",
+            compared=24,
+            identical=24 - tie - bug,
+            tie=tie,
+            bug=bug,
+            unscored=0,
+            after_divergence=0,
+            unmatched=0,
+            tokens=24 * TOKENS,
+            largest_gap=1.5 if bug else 0.0004 if tie else None,
+            threshold=0.001,
+        )
+
+    return LosslessResult(
+        baseline="autoregressive",
+        agreements=[
+            agreement("repeats", "autoregressive"),
+            *(
+                agreement("arm", s, tie=int(s == "ddtree-b7"), bug=int(s == WRONG_SERVER))
+                for s in servers
+                if s != "autoregressive"
+            ),
+        ],
+        divergences=[
+            Divergence(
+                comparison="arm",
+                server=WRONG_SERVER,
+                workload="short",
+                concurrency=1,
+                repeat=0,
+                conversation="short-1",
+                turn=0,
+                position=7,
+                baseline_token=11,
+                token=12,
+                gap=1.5,
+                verdict="bug",
+                detail=HOSTILE,
+            )
+        ],
+        missing=[],
+    )
+
+
 def _failed_manifest(the_plan: Plan, server: str) -> Manifest:
     reason = Reason(
         category="out_of_memory",
@@ -192,7 +313,7 @@ def _write_server(the_plan: Plan, base: Path, server: str, arm: Arm, jitter: flo
             statuses[cell_name] = CellStatus(status="failed", key="0", reason=reason)
             continue
         cell = _cell(the_plan, server, arm, name, workload, concurrency, jitter)
-        _save(base / "cells" / server / f"{cell_name}.json", cell)
+        write_cell(base / "cells" / server / f"{cell_name}.json", cell)
         statuses[cell_name] = CellStatus(status="ok", key=cell.key)
     manifest = Manifest(
         server=server,
@@ -255,10 +376,12 @@ def _cell(
             **arm.keys,
         },
         provenance={
+            "ddtree": "0.1.0",
             "git": {"revision": "deadbeef", "dirty": False},
-            "cpu": f"Imaginary CPU {HOSTILE}",
-            "cores": 2,
-            "packages": {"python": "3.11.0", "torch": "2.13.0"},
+            "engine": {"python": "3.11.0", "torch": "2.13.0"},
+            "machine": {"cpu": f"Imaginary CPU {HOSTILE}", "cores_usable": 2, "memory_gib": 8.0, "os": "Linux"},
+            "gpus": [],
+            "before": {"load_average": [rng.random(), 0.5, 0.5]},
         },
         runs=runs,
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from ddtree.report.escape import escape
 from ddtree.report.style import ServerStyle
@@ -31,39 +32,49 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Panel:
+    title: str
+    series: Sequence[Series]
+    extra: Sequence[str] = ()  # LaTeX drawn beneath the data
+
+
+@dataclass(frozen=True)
 class Chart:
-    """One picture. `panels` share the axes' labels and the legend; each is (title, series)."""
+    """Panels of one kind with one legend."""
 
     name: str
-    table: str
-    ylabel: str
-    panels: Sequence[tuple[str, Sequence[Series]]]
+    panels: Sequence[Panel]
     xlabel: str = ""
-    kind: str = "line"  # line, bar or scatter
+    ylabel: str = ""
+    kind: Literal["line", "bar", "scatter"] = "line"
     ticks: Sequence[tuple[float, str]] = ()  # x ticks by name
     log_x: bool = False
     reference: float | None = None  # a horizontal line, e.g. speed-up 1
     band: tuple[float, float] | None = None  # a grey band, e.g. the noise floor
     columns: int = 1  # panels beside each other
+    height_cm: float = 4.6
     shared_y: bool = True  # one scale for all panels
     x_range: tuple[float, float] | None = None
-    height_cm: float = 5.2
-    extra: Sequence[str] = field(default=())  # raw axis content for every panel
+
+    @property
+    def looks(self) -> list[ServerStyle]:
+        """Of every server with a value in some panel."""
+        found = {s.look.server: s.look for panel in self.panels for s in panel.series if any(map(_known, s.points))}
+        return sorted(found.values(), key=lambda look: look.rank)
 
 
 def write(chart: Chart, figures: Path, data: Path) -> list[str]:
-    """Writes figures/<name>.tex and data/<name>-<panel>.csv; returns a sentence per value beyond the axis."""
-    notes: list[str] = []
-    panels = [(title, [s for s in series if any(_known(p) for p in s.points)]) for title, series in chart.panels]
+    """Writes figures/<name>.tex and data/<name>-<panel>.csv; returns `server: value` for each value beyond the axis."""
+    beyond: list[str] = []
     body = []
-    for i, (title, series) in enumerate(panels):
-        top = _top(chart, [all_ for _, all_ in panels] if chart.shared_y else [series])
-        file = data / f"{chart.name}-{i}.csv"
-        series = [Series(s.look, _thin(s.points, MAX_MARKS // max(1, len(series)))) for s in series]
-        notes += _write_data(file, series, top)
-        body.append(_axis(chart, i, title, series, top))
-    (figures / f"{chart.name}.tex").write_text("\n".join([_HEADER, *body, _legend(panels, chart.kind), ""]))
-    return notes
+    for i, panel in enumerate(chart.panels):
+        top = _top(chart, chart.panels if chart.shared_y else [panel])
+        limit = MAX_MARKS // max(1, len(chart.panels) * len(chart.looks))
+        series = [Series(s.look, _thin(s.points, limit)) for s in panel.series if s.look in chart.looks]
+        beyond += _write_data(data / f"{chart.name}-{i}.csv", series, top)
+        body.append(_axis(chart, i, series, top))
+    (figures / f"{chart.name}.tex").write_text("\n".join([_HEADER, *body, _legend(chart), ""]))
+    return beyond
 
 
 _HEADER = "% Drawn from the data file named in each table command; its column `row` is the row of the table it cites."
@@ -73,9 +84,9 @@ def _known(point: Point) -> bool:
     return point.y is not None and math.isfinite(point.y)
 
 
-def _top(chart: Chart, panels: Sequence[Sequence[Series]]) -> float:
+def _top(chart: Chart, panels: Sequence[Panel]) -> float:
     """Upper end of the y axis. One far outlier must not flatten the rest, so it is robust."""
-    points = [p for series in panels for s in series for p in s.points if _known(p)]
+    points = [p for panel in panels for s in panel.series for p in s.points if _known(p)]
     values = sorted(float(p.y) for p in points if p.y is not None)
     if not values or values[-1] <= 0:
         return 1.0
@@ -108,16 +119,17 @@ def _write_data(file: Path, series: Sequence[Series], top: float) -> list[str]:
     return notes
 
 
-def _axis(chart: Chart, panel: int, title: str, series: Sequence[Series], top: float) -> str:
-    width = {1: 15.6, 2: 8.0, 3: 5.6}[chart.columns]
-    first_in_row = panel % chart.columns == 0
-    last_in_row = panel % chart.columns == chart.columns - 1 or panel == len(chart.panels) - 1
+def _axis(chart: Chart, panel: int, series: Sequence[Series], top: float) -> str:
+    width = {1: 15.4, 2: 8.0}[chart.columns]
+    starts_row = panel % chart.columns == 0
+    ends_row = panel % chart.columns == chart.columns - 1 or panel == len(chart.panels) - 1
+    bar_cm = min(0.5, 0.8 * (width - 1.6) / max(1, len(chart.ticks)) / max(1, len(chart.looks)))
     options = [
         "ddtree axis",
         f"width={width}cm, height={chart.height_cm}cm",
         f"ymin=0, ymax={top:.4g}",
-        f"title={{{escape(title)}}}",
-        f"ylabel={{{chart.ylabel if first_in_row else ''}}}",
+        f"title={{{escape(chart.panels[panel].title)}}}",
+        f"ylabel={{{chart.ylabel if starts_row else ''}}}",
         f"xlabel={{{chart.xlabel}}}",
     ]
     if chart.ticks:
@@ -128,37 +140,34 @@ def _axis(chart: Chart, panel: int, title: str, series: Sequence[Series], top: f
     if chart.log_x:
         options.append("xmode=log, log basis x=2")
     if chart.kind == "bar":
-        count = max(1, len(series))
-        slot = (width - 1.6) / max(1, len(chart.ticks))
-        options.append(f"ybar, /pgf/bar width={min(0.5, 0.82 * slot / count):.3f}cm, ybar=0pt")
-        options.append(f"xmin=-0.5, xmax={len(chart.ticks) - 0.5:g}, xtick style={{draw=none}}")
+        options.append(f"ybar, /pgf/bar width={bar_cm:.3f}cm, xtick style={{draw=none}}")
+        options.append(f"xmin=-0.5, xmax={len(chart.ticks) - 0.5:g}")
     lines = [r"\begin{tikzpicture}[baseline]", r"\begin{axis}[" + ",\n  ".join(options) + "]"]
     if chart.band is not None:
-        low, high = chart.band
-        lines.append(
-            rf"\path[fill=black!12] ({{rel axis cs:0,0}}|-{{axis cs:1,{low:.4g}}}) rectangle "
-            rf"({{rel axis cs:1,0}}|-{{axis cs:1,{high:.4g}}});"
-        )
+        lines.append(_across("path[fill=black!15]", "rectangle", *chart.band))
     if chart.reference is not None:
-        lines.append(
-            rf"\draw[black!60, densely dashed] ({{rel axis cs:0,0}}|-{{axis cs:1,{chart.reference:.4g}}}) -- "
-            rf"({{rel axis cs:1,0}}|-{{axis cs:1,{chart.reference:.4g}}});"
-        )
-    lines += chart.extra
+        lines.append(_across("draw[black!60, densely dashed]", "--", chart.reference, chart.reference))
+    lines += chart.panels[panel].extra
     for i, s in enumerate(series):
-        lines.append(_plot(chart, panel, i, s))
-    lines += [r"\end{axis}", r"\end{tikzpicture}" + ("" if last_in_row else r"\hfill%")]
-    if last_in_row:
-        lines.append(r"\par\smallskip")
+        shift = (chart.looks.index(s.look) - (len(chart.looks) - 1) / 2) * bar_cm
+        lines.append(_plot(chart, panel, i, s.look, shift))
+    lines += [r"\end{axis}", r"\end{tikzpicture}" + (r"\par\smallskip" if ends_row else r"\hfill%")]
     return "\n".join(lines)
 
 
-def _plot(chart: Chart, panel: int, index: int, series: Series) -> str:
-    look = series.look
+def _across(draw: str, shape: str, low: float, high: float) -> str:
+    """From the left to the right edge of the axis, whatever the x scale."""
+    return (
+        rf"\{draw} ({{rel axis cs:0,0}}|-{{axis cs:1,{low:.5g}}}) {shape} "
+        rf"({{rel axis cs:1,0}}|-{{axis cs:1,{high:.5g}}});"
+    )
+
+
+def _plot(chart: Chart, panel: int, index: int, look: ServerStyle, shift_cm: float) -> str:
     style = {
-        "bar": f"draw={look.color}, fill={look.color}",
-        "line": f"color={look.color}, mark={look.mark}, mark size=1.8pt",
-        "scatter": f"color={look.color}, mark={look.mark}, mark size=2.6pt, only marks",
+        "bar": f"draw={look.color}, fill={look.color}, bar shift={shift_cm:.3f}cm",
+        "line": f"color={look.color}, mark={look.mark}, mark size=2pt",
+        "scatter": f"color={look.color}, mark={look.mark}, mark size=2.8pt, only marks",
     }[chart.kind]
     return (
         rf"\addplot+[{style}, discard if not={{series}}{{{index}}}, error bars/.cd, y dir=both, y explicit,"
@@ -167,16 +176,15 @@ def _plot(chart: Chart, panel: int, index: int, series: Series) -> str:
     )
 
 
-def _legend(panels: Sequence[tuple[str, Sequence[Series]]], kind: str) -> str:
+def _legend(chart: Chart) -> str:
     """One line of keys under the panels: the same look, the same name, whatever panel it appears in."""
-    looks = {s.look.server: s.look for _, series in panels for s in series}
     keys = []
-    for look in looks.values():
+    for look in chart.looks:
         symbol = (
             rf"\tikz[baseline=-0.6ex]\fill[{look.color}] (0,-0.1) rectangle (0.28,0.12);"
-            if kind == "bar"
+            if chart.kind == "bar"
             else rf"\tikz[baseline=-0.6ex]\draw[{look.color}, thick] (0,0) -- (0.44,0) plot[mark={look.mark}, "
-            rf"mark options={{{look.color}}}, mark size=1.8pt] coordinates {{(0.22,0)}};"
+            rf"mark options={{{look.color}}}, mark size=2pt] coordinates {{(0.22,0)}};"
         )
         keys.append(rf"\mbox{{{symbol}~\arm{{{escape(look.server)}}}}}")
-    return r"{\small\centering " + r"\quad ".join(keys) + r"\par}"
+    return r"{\footnotesize\centering " + r"\quad ".join(keys) + r"\par}"

@@ -46,6 +46,10 @@ class Context:
         """Those that any load cell was measured at."""
         return sorted(int(c) for c in self.rows("cells", role="load")["concurrency"].unique())
 
+    def first_concurrency(self) -> int:
+        """The lowest, where the factors of a speed-up are shown; -1 when nothing was measured."""
+        return min(self.concurrencies(), default=-1)
+
     def workloads(self) -> list[str]:
         """The load workloads, in the plan's order."""
         return [name for name, w in self.plan.workloads.items() if w.role == "load"]
@@ -107,14 +111,21 @@ def table(
     with where.create(Table(position="htbp")) as float_:
         float_.append(Command("caption", NoEscape(caption)))
         float_.append(Command("label", f"tab:{label}"))
-        float_.append(NoEscape(r"\centering\small"))
+        float_.append(
+            NoEscape(r"\centering\footnotesize\setlength{\tabcolsep}{4pt}\begin{adjustbox}{max width=\textwidth}")
+        )
         float_.append(tabular(spec, header, rows))
+        float_.append(NoEscape(r"\end{adjustbox}"))
 
 
 def tabular(spec: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Tabular:
+    """Rows whose first cell is empty continue the group above them."""
+    grouped = any(not row[0] for row in rows)
     inner = Tabular(spec, booktabs=True, width=len(header))
     inner.add_row([NoEscape(rf"\textbf{{{h}}}") if h else "" for h in header])
     inner.add_hline()
-    for row in rows:
+    for i, row in enumerate(rows):
+        if i and grouped and row[0]:
+            inner.append(NoEscape(r"\addlinespace"))
         inner.add_row([NoEscape(cell) for cell in row])
     return inner

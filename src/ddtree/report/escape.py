@@ -48,8 +48,9 @@ def escape(text: object, *, breakable: bool = False, limit: int | None = None) -
     pieces = []
     run = 0  # characters since the last point where the line may break
     for char in plain:
-        pieces.append(_one(char))
-        run = 0 if char.isspace() else run + 1
+        piece = _one(char)
+        pieces.append(piece)
+        run = 0 if char.isspace() else run + (8 if "U+" in piece else 1)
         if breakable and (char in _BREAK_AFTER or run >= 12):
             pieces.append(r"\allowbreak{}")
             run = 0

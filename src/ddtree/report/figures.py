@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 from ddtree.plan.schema import Plan
 from ddtree.report import charts, heatmap, style, tables
-from ddtree.report.charts import Chart, Point, Series
+from ddtree.report.charts import Chart, Panel, Point, Series
 from ddtree.report.context import Context
 from ddtree.report.escape import escape
 from ddtree.report.macros import Macros
@@ -26,74 +26,60 @@ def write(plan: Plan, tables_dir: Path, out: Path) -> list[Path]:
         stale.unlink()
     context = Context(plan, tables.read(tables_dir), style.styles(plan), Macros(), out)
     written = []
-    for chart in (
-        _throughput(context),
-        _speedup(context),
-        _concurrency(context),
-        _context_length(context),
-        _budget(context),
-        _depth(context),
-        _steps(context),
-    ):
-        if any(_has_points(series) for _, series in chart.panels):
+    for make in (_throughput, _speedup, _concurrency, _context_length, _budget, _depth, _steps):
+        chart = make(context)
+        if chart.looks:
             beyond = charts.write(chart, figures, data)
             if beyond:
                 note = "Beyond the axis, drawn at its edge: " + ", ".join(escape(b) for b in beyond) + "."
                 (data / f"{chart.name}.notes").write_text(note + "\n")
             written.append(figures / f"{chart.name}.tex")
-    return [*written, *_categories(context, figures)]
+    return [*written, *_categories(context, figures, data)]
 
 
-def _has_points(series: Sequence[Series]) -> bool:
-    return any(p.y is not None and np.isfinite(p.y) for s in series for p in s.points)
-
-
-def _point(
-    x: float, row: pd.Series[Any] | None, column: str, low: str = "low", high: str = "high", scale: float = 1.0
-) -> Point:
+def _point(x: float, row: pd.Series[Any] | None, column: str, bounds: str = "", scale: float = 1.0) -> Point:
+    """The value of a row with its interval, which stands in the columns `<bounds>low` and `<bounds>high`."""
     if row is None or pd.isna(row[column]):
         return Point(x, None)
-    ends = [None if pd.isna(row[c]) else float(row[c]) * scale for c in (low, high)]
-    return Point(x, float(row[column]) * scale, ends[0], ends[1], int(row["row"]))
+    low, high = (None if pd.isna(row[bounds + c]) else float(row[bounds + c]) * scale for c in ("low", "high"))
+    return Point(x, float(row[column]) * scale, low, high, int(row["row"]))
 
 
-def _by_workload(context: Context, table: str, column: str, **where: object) -> list[tuple[str, list[Series]]]:
+def _series(context: Context, points: Callable[[str], list[Point]]) -> list[Series]:
+    return [Series(context.looks[server], points(server)) for server in context.measured()]
+
+
+def _by_workload(context: Context, table: str, column: str, **where: object) -> list[Panel]:
     """A panel per concurrency; in each, a series per server with a point per workload."""
-    panels = []
-    for concurrency in context.concurrencies():
-        series = [
-            Series(
-                context.looks[server],
-                [
-                    _point(
-                        x, context.row(table, server=server, workload=name, concurrency=concurrency, **where), column
-                    )
-                    for x, name in enumerate(context.workloads())
-                ],
-            )
-            for server in context.measured()
-        ]
-        panels.append((f"concurrency {concurrency}", series))
-    return panels
+
+    def at(concurrency: int) -> list[Series]:
+        return _series(
+            context,
+            lambda server: [
+                _point(x, context.row(table, server=server, workload=w, concurrency=concurrency, **where), column)
+                for x, w in enumerate(context.workloads())
+            ],
+        )
+
+    return [Panel(f"concurrency {c}", at(c)) for c in context.concurrencies()]
 
 
 def _throughput(context: Context) -> Chart:
-    panels = []
-    for title, series in _by_workload(context, "throughput", "value"):
-        panels.append((title, series))
     return Chart(
-        "throughput", "throughput", "output tokens/s", panels, kind="bar", ticks=list(enumerate(context.workloads()))
+        "throughput",
+        _by_workload(context, "throughput", "value"),
+        ylabel="output tokens/s",
+        kind="bar",
+        ticks=list(enumerate(context.workloads())),
     )
 
 
 def _speedup(context: Context) -> Chart:
     noise = context.row("noise", server="all", workload="all", metric="e2e")
-    panels = _by_workload(context, "speedups", "ratio", category="all", metric="e2e", against="baseline")
     return Chart(
         "speedup",
-        "speedups",
-        "speed-up",
-        panels,
+        _by_workload(context, "speedups", "ratio", category="all", metric="e2e", against="baseline"),
+        ylabel="speed-up",
         kind="bar",
         ticks=list(enumerate(context.workloads())),
         reference=1.0,
@@ -102,72 +88,56 @@ def _speedup(context: Context) -> Chart:
 
 
 def _concurrency(context: Context) -> Chart:
-    panels = []
+    panels, seen = [], set()
     for name in context.workloads():
-        rows = context.rows("throughput", workload=name)
-        values = sorted(int(c) for c in rows["concurrency"].unique())
+        values = sorted(int(c) for c in context.rows("throughput", workload=name)["concurrency"].unique())
         if len(values) < 2:
             continue
-        series = [
+        seen |= set(values)
+        rows = context.rows("throughput", workload=name).set_index(["server", "concurrency"], drop=False)
+        points = [
             Series(
-                context.looks[server],
-                [
-                    _point(c, context.row("throughput", server=server, workload=name, concurrency=c), "value")
-                    for c in values
-                ],
+                context.looks[s],
+                [_point(c, rows.loc[(s, c)] if (s, c) in rows.index else None, "value") for c in values],
             )
-            for server in context.measured()
+            for s in context.measured()
         ]
-        panels.append((name, series))
-    ticks = sorted({int(p.x) for _, series in panels for s in series for p in s.points})
+        panels.append(Panel(name, points))
     return Chart(
         "concurrency",
-        "throughput",
-        "output tokens/s",
         panels,
         xlabel="requests in flight",
-        ticks=[(t, str(t)) for t in ticks],
+        ylabel="output tokens/s",
+        ticks=[(c, str(c)) for c in sorted(seen)],
         log_x=True,
         columns=2,
     )
 
 
 def _context_length(context: Context) -> Chart:
-    shapes = context.tables["workloads"]
-    shapes = shapes[(shapes["role"] == "load") & (shapes["turns"] == 1) & shapes["input_tokens_mean"].notna()]
+    shapes = context.rows("workloads", role="load", turns=1).dropna(subset=["input_tokens_mean"])
     lengths = sorted((float(r["input_tokens_mean"]), str(r["workload"])) for _, r in shapes.iterrows())
-    first = context.concurrencies()[:1]
-    if len(lengths) < 2 or not first:
-        return Chart("context", "speedups", "", [])
-    where = {"concurrency": first[0]}
-    decode = [
-        Series(
-            context.looks[s],
-            [
-                _point(
-                    x,
-                    context.row(
-                        "speedups", server=s, workload=w, category="all", metric="decode", against="baseline", **where
-                    ),
-                    "ratio",
-                )
+    first = context.first_concurrency()
+    if len(lengths) < 2:
+        return Chart("context", [])
+
+    def points(table: str, column: str, **where: object) -> list[Series]:
+        return _series(
+            context,
+            lambda server: [
+                _point(x, context.row(table, server=server, workload=w, concurrency=first, **where), column)
                 for x, w in lengths
             ],
         )
-        for s in context.measured()
-    ]
-    ttft = [
-        Series(
-            context.looks[s],
-            [_point(x, _pooled(context, s, w, first[0], "ttft_s"), "value") for x, w in lengths],
-        )
-        for s in context.measured()
-    ]
+
     return Chart(
         "context",
-        "speedups (left), cells (right)",
-        "",
-        [("decoding speed-up", decode), ("time to first token (s)", ttft)],
+        [
+            Panel(
+                "decoding speed-up", points("speedups", "ratio", category="all", metric="decode", against="baseline")
+            ),
+            Panel("time to first token (s)", points("pooled", "value", metric="ttft_s")),
+        ],
         xlabel="prompt tokens",
         ticks=[(x, f"{x:.0f}") for x, _ in lengths],
         log_x=True,
@@ -176,114 +146,97 @@ def _context_length(context: Context) -> Chart:
     )
 
 
-def _pooled(context: Context, server: str, workload: str, concurrency: int, metric: str) -> pd.Series[Any] | None:
-    rows = context.rows("cells", server=server, workload=workload, concurrency=concurrency, metric=metric)
-    rows = rows[rows["repeat"].isna()]
-    return None if rows.empty else rows.iloc[0]
-
-
-def _accepted(context: Context) -> pd.DataFrame:
-    first = context.concurrencies()[0] if context.concurrencies() else -1
-    return context.rows("acceptance", workload="all", concurrency=first)
-
-
 def _budget(context: Context) -> Chart:
-    rows = _accepted(context)
-    rows = rows[rows["method"] != "autoregressive"]
-    widths = sorted({round(float(w)) for w in rows["nodes_per_step"].dropna()})
-    tau, speed = [], []
-    first = context.concurrencies()[0] if context.concurrencies() else -1
-    for server in context.measured():
-        mine = rows[rows["server"] == server]
-        if mine.empty:
-            continue
-        x = float(mine.iloc[0]["nodes_per_step"])
-        tau.append(Series(context.looks[server], [_point(x, mine.iloc[0], "tau", "tau_low", "tau_high")]))
-        ratio = context.row(
-            "speedups",
-            server=server,
-            workload="all",
-            concurrency=first,
-            category="all",
-            metric="decode",
-            against="baseline",
-        )
-        speed.append(Series(context.looks[server], [_point(x, ratio, "ratio")]))
+    first = context.first_concurrency()
+    rows = context.rows("acceptance", workload="all", concurrency=first)
+    rows = rows[rows["method"] != "autoregressive"].set_index("server", drop=False)
+    width = {str(s): float(w) for s, w in rows["nodes_per_step"].items()}
+    where = {"workload": "all", "concurrency": first, "category": "all", "metric": "decode", "against": "baseline"}
+    accepted = _series(context, lambda s: [_point(width[s], rows.loc[s], "tau", "tau_")] if s in width else [])
+    faster = _series(
+        context, lambda s: [_point(width[s], context.row("speedups", server=s, **where), "ratio")] if s in width else []
+    )
+    ticks = sorted({round(w) for w in width.values()})
     return Chart(
         "budget",
-        "acceptance (left), speedups (right)",
-        "",
-        [(r"tokens per verify step", tau), ("decoding speed-up", speed)],
+        [
+            Panel("tokens per verify step", accepted, _joined(accepted)),
+            Panel("decoding speed-up", faster, _joined(faster)),
+        ],
         xlabel="rows per verify step",
         kind="scatter",
-        ticks=[(w, str(w)) for w in widths],
+        ticks=[(w, str(w)) for w in ticks],
         log_x=True,
         columns=2,
         shared_y=False,
     )
 
 
+def _joined(series: Sequence[Series]) -> list[str]:
+    """A line through the trees, in order of width."""
+    trees = sorted((p.x, p.y) for s in series if s.look.method == "ddtree" for p in s.points if p.y is not None)
+    path = " -- ".join(f"(axis cs:{x:.5g},{y:.5g})" for x, y in trees)
+    return [rf"\draw[black!35] {path};"] if len(trees) > 1 else []
+
+
 def _depth(context: Context) -> Chart:
-    first = context.concurrencies()[0] if context.concurrencies() else -1
-    rows = context.rows("depth", workload="all", concurrency=first, kind="verified")
-    series = [
-        Series(
-            context.looks[server],
-            [
-                _point(float(r["depth"]), r, "share", "low", "high", 100)
-                for _, r in rows[rows["server"] == server].iterrows()
-            ],
-        )
-        for server in context.measured()
-    ]
+    rows = context.rows("depth", workload="all", concurrency=context.first_concurrency(), kind="verified")
     deepest = int(rows["depth"].max()) if len(rows) else 1
     return Chart(
         "depth",
-        "depth",
-        r"share of steps (\%)",
-        [("", series)],
+        [
+            Panel(
+                "",
+                _series(
+                    context,
+                    lambda server: [
+                        _point(float(r["depth"]), r, "share", scale=100)
+                        for _, r in rows[rows["server"] == server].iterrows()
+                    ],
+                ),
+            )
+        ],
         xlabel="accepted drafted tokens, at least",
+        ylabel=r"share of steps (\%)",
         ticks=[(d, str(d)) for d in range(1, deepest + 1)],
     )
 
 
 def _steps(context: Context) -> Chart:
-    rows = _accepted(context)
-    series = [
-        Series(
-            context.looks[server],
-            [
-                _point(float(r["relative_step_time"]), r, "tau", "tau_low", "tau_high")
-                for _, r in rows[rows["server"] == server].iterrows()
-                if pd.notna(r["relative_step_time"])
-            ],
-        )
-        for server in context.measured()
-    ]
-    reach = max((p.x for s in series for p in s.points), default=1.0) * 1.15
-    tallest = max((p.high or p.y or 0.0 for s in series for p in s.points), default=1.0)
+    rows = context.rows("acceptance", workload="all", concurrency=context.first_concurrency())
+    rows = rows.dropna(subset=["relative_step_time"])
+    series = _series(
+        context,
+        lambda server: [
+            _point(float(r["relative_step_time"]), r, "tau", "tau_")
+            for _, r in rows[rows["server"] == server].iterrows()
+        ],
+    )
+    points = [p for s in series for p in s.points if p.y is not None]
+    reach = max((p.x for p in points), default=1.0) * 1.12
+    tallest = max((p.high or p.y or 0.0 for p in points), default=1.0)
     lines = []
     for slope in (0.5, 1, 1.5, 2, 3, 4, 6):
-        x = min(reach, 1.08 * tallest / slope)
+        x = min(reach, tallest / slope)
         lines.append(
-            rf"\draw[black!30, densely dashed] (axis cs:0,0) -- (axis cs:{x:.4g},{slope * x:.4g}) "
-            rf"node[pos=0.93, sloped, font=\scriptsize, text=black!60, fill=white, inner sep=1pt] {{${slope:g}\times$}};"
+            rf"\draw[black!30, densely dashed] (axis cs:0,0) -- (axis cs:{x:.4g},{slope * x:.4g}) node[pos=0.9, sloped,"
+            rf" font=\scriptsize, text=black!60, fill=white, inner sep=1pt] {{${slope:g}\times$}};"
         )
     return Chart(
         "steps",
-        "acceptance",
-        "tokens per verify step",
-        [("", series)],
+        [Panel("", series, lines)],
         xlabel="time of a step, relative to one autoregressive token",
+        ylabel="tokens per verify step",
         kind="scatter",
+        height_cm=6.4,
         x_range=(0.0, reach),
-        extra=lines,
     )
 
 
-def _categories(context: Context, figures: Path) -> list[Path]:
-    first = context.concurrencies()[0] if context.concurrencies() else -1
-    rows = context.rows("speedups", concurrency=first, workload="all", metric="e2e", against="baseline")
+def _categories(context: Context, figures: Path, data: Path) -> list[Path]:
+    rows = context.rows(
+        "speedups", concurrency=context.first_concurrency(), workload="all", metric="e2e", against="baseline"
+    )
     rows = rows[(rows["category"] != "all") & rows["ratio"].notna()]
     servers = [s for s in context.measured() if (rows["server"] == s).any()]
     categories = sorted(rows["category"].unique())
@@ -293,7 +246,7 @@ def _categories(context: Context, figures: Path) -> list[Path]:
     for _, r in rows.iterrows():
         values[categories.index(r["category"]), servers.index(r["server"])] = r["ratio"]
     names = [f"{c} (n = {int(rows[rows['category'] == c]['n'].max())})" for c in categories]
-    rows.to_csv(context.folder / "data" / "categories.csv", index=False)
+    rows.to_csv(data / "categories.csv", index=False)
     path = figures / "categories.pdf"
     heatmap.draw(names, servers, values, path, f"speed-up over {context.plan.baseline}")
     return [path]

@@ -10,6 +10,8 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from ddtree.bench.records import Cell, Manifest, PromptSet, Record
+from ddtree.cells import BadCell, read_cell
+from ddtree.plan.keys import CellId, all_cells
 from ddtree.plan.schema import Plan
 from ddtree.quality.results import LosslessResult, ServerCoding
 
@@ -28,20 +30,12 @@ class Results:
     prompts: Mapping[str, tuple[str, PromptSet]]  # workload -> (path, prompts)
     coding: Mapping[str, tuple[str, ServerCoding]]  # server -> (path, result)
     lossless: tuple[str, LosslessResult] | None
+    unusable: Mapping[CellId, tuple[str, str]]  # cells that a manifest calls ok and that cannot be read: (path, why)
 
     def category(self, workload: str, conversation: str) -> str:
         """The prompt's category; results without their prompt set fall into one."""
         conversations = self.prompts[workload][1].conversations if workload in self.prompts else []
         return next((c.category for c in conversations if c.id == conversation), "uncategorised")
-
-    def planned_cells(self) -> list[tuple[str, str, int]]:
-        """Every (server, workload, concurrency) that the plan asks for."""
-        return [
-            (server, name, concurrency)
-            for server in self.plan.servers
-            for name, workload in self.plan.workloads.items()
-            for concurrency in workload.concurrency or self.plan.concurrency
-        ]
 
 
 def load(
@@ -54,16 +48,25 @@ def load(
     """Reads the manifests and the cells that they call ok, which lie in ../cells/<server>/ beside them."""
     by_server: dict[str, tuple[str, Manifest]] = {}
     cells: dict[tuple[str, str, int], tuple[str, Cell]] = {}
+    unusable: dict[CellId, tuple[str, str]] = {}
     for path in manifests:
         manifest = _read(path, Manifest)
-        if manifest.server not in plan.servers:
-            continue
         by_server[manifest.server] = (str(path), manifest)
-        for name, status in manifest.cells.items():
-            if status.status == "ok":
-                file = path.parent.parent / "cells" / manifest.server / f"{name}.json"
-                cell = _read(file, Cell)
-                cells[(cell.server, cell.workload, cell.concurrency)] = (str(file), cell)
+    for cell_id in all_cells(plan):
+        path_text, its_manifest = by_server.get(cell_id.server, ("", None))
+        status = its_manifest.cells.get(cell_id.name) if its_manifest else None
+        if status is None or status.status != "ok":
+            continue
+        file = Path(path_text).parent.parent / "cells" / cell_id.server / f"{cell_id.name}.json"
+        try:
+            cell = read_cell(file)
+        except BadCell as bad:
+            unusable[cell_id] = (str(file), str(bad))
+            continue
+        if cell.key == status.key:
+            cells[cell.server, cell.workload, cell.concurrency] = (str(file), cell)
+        else:
+            unusable[cell_id] = (str(file), "the cell is not the one that the manifest names: their keys differ")
     sets = [(str(path), _read(path, PromptSet)) for path in prompts]
     return Results(
         plan=plan,
@@ -71,6 +74,7 @@ def load(
         cells=cells,
         prompts={p.workload: (path, p) for path, p in sets},
         coding={r.server: (path, r) for path, r in ((str(p), _read(p, ServerCoding)) for p in coding)},
+        unusable=unusable,
         lossless=None if lossless is None else (str(lossless), _read(lossless, LosslessResult)),
     )
 

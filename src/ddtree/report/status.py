@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pandas as pd
 
 from ddtree.bench.records import Reason
+from ddtree.plan.keys import cells
 from ddtree.report.results import Results
 
 LOG_LINES = 12  # of a failure's log tail
@@ -19,7 +21,7 @@ def arms(results: Results) -> pd.DataFrame:
     rows = []
     for server, config in results.plan.servers.items():
         path, manifest = results.manifests.get(server, ("", None))
-        planned = sum(1 for s, _, _ in results.planned_cells() if s == server)
+        planned = len(cells(results.plan, server))
         measured = sum(1 for s, _, _ in results.cells if s == server)
         reasons = [s.reason for s in manifest.cells.values() if s.reason] if manifest else []
         status = "measured" if measured == planned else "partly" if measured else "failed" if manifest else "not run"
@@ -65,12 +67,12 @@ def workloads(results: Results) -> pd.DataFrame:
     """One row per workload: its shape, and the lengths that the baseline really saw."""
     rows = []
     for name, workload in results.plan.workloads.items():
-        cells = [
+        seen = [
             (path, cell)
             for (server, w, _), (path, cell) in sorted(results.cells.items(), key=lambda kv: kv[0][2])
             if w == name and server == results.plan.baseline
         ]
-        done = [r for _, cell in cells for run in cell.runs for r in run.requests if r.failure is None and r.chunks]
+        done = [r for _, cell in seen for run in cell.runs for r in run.requests if r.failure is None and r.chunks]
         inputs = [r.input_tokens for r in done]
         outputs = [r.chunks[-1][1] for r in done]
         rows.append(
@@ -92,7 +94,7 @@ def workloads(results: Results) -> pd.DataFrame:
                 "stopped_share": _mean([float(r.finish_reason == "stop") for r in done]),
                 "n": len(done),
                 "origin": results.prompts[name][1].source if name in results.prompts else "",
-                "path": " ".join(path for path, _ in cells),
+                "path": " ".join(path for path, _ in seen),
             }
         )
     return pd.DataFrame(rows)
@@ -116,7 +118,7 @@ def _failed_cells(results: Results) -> Iterator[dict[str, Any]]:
     """Cells that share their reason, as after a start that failed, are one row."""
     for server in results.plan.servers:
         if server not in results.manifests:
-            count = sum(1 for s, _, _ in results.planned_cells() if s == server)
+            count = len(cells(results.plan, server))
             reason = Reason(category="not_run", detail="the server has no manifest: its session did not run or end")
             yield _row("server", server, None, None, reason, "", count)
             continue
@@ -126,6 +128,10 @@ def _failed_cells(results: Results) -> Iterator[dict[str, Any]]:
             if status.status == "failed":
                 reason = status.reason or Reason(category="other", detail="no reason recorded")
                 groups.setdefault(reason.model_dump_json(), []).append(name)
+        for cell, (file, why) in results.unusable.items():
+            if cell.server == server:
+                bad = Reason(category="unusable_cell", detail=why)
+                yield _row("cell", server, cell.workload, cell.concurrency, bad, file)
         for dumped, names in groups.items():
             reason = Reason.model_validate_json(dumped)
             if len(names) == len(manifest.cells):
@@ -162,8 +168,9 @@ def provenance(results: Results) -> pd.DataFrame:
     """One row per fact about machine, software and revision; a fact that changed during the run has several rows."""
     seen: dict[tuple[str, str], list[str]] = {}
     for path, cell in results.cells.values():
-        facts = {**dict(_flat(cell.provenance)), "schema version": str(cell.schema_version)}
-        for key, value in facts.items():
+        started = datetime.fromtimestamp(cell.started_unix, UTC).isoformat(timespec="seconds")
+        facts = [*_flat(cell.provenance), ("schema_version", str(cell.schema_version)), ("started", started)]
+        for key, value in facts:
             seen.setdefault((key, value), []).append(path)
     rows = [
         {"key": key, "value": value, "cells": len(paths), "path": paths[0]}
@@ -210,6 +217,8 @@ def _text(value: object) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_text(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(_text(v) for v in value)
     return str(value)

@@ -21,7 +21,7 @@ _SHADES: dict[str, tuple[tuple[int, int, int], ...]] = {  # from light to dark, 
     "autoregressive": ((90, 90, 90), (140, 140, 140)),
     "prompt_lookup": ((230, 159, 0), (180, 120, 0)),
     "dflash": ((0, 114, 178), (86, 180, 233)),
-    "ddtree": ((146, 214, 188), (0, 158, 115), (0, 84, 62)),
+    "ddtree": ((118, 205, 172), (0, 150, 110), (0, 80, 58)),
 }
 _MARKS = {
     "autoregressive": ("*", "o"),
@@ -35,6 +35,7 @@ _MARKS = {
 class ServerStyle:
     server: str
     method: str
+    rank: int  # place in the order of every chart
     color: str  # name that the LaTeX preamble defines
     rgb: tuple[int, int, int]
     mark: str
@@ -51,6 +52,7 @@ def styles(plan: Plan) -> dict[str, ServerStyle]:
         result[server] = ServerStyle(
             server=server,
             method=method,
+            rank=len(result),
             color=f"arm{_letters(len(result))}",
             rgb=_shade(_SHADES[method], place, len(siblings)),
             mark=_MARKS[method][place % len(_MARKS[method])],

@@ -57,4 +57,6 @@ def write(
 
 
 def read(folder: Path) -> dict[str, pd.DataFrame]:
-    return {name: pd.read_parquet(folder / f"{name}.parquet") for name in TABLES}
+    """All tables, and `pooled`: the rows of `cells` that cover all repeats."""
+    found = {name: pd.read_parquet(folder / f"{name}.parquet") for name in TABLES}
+    return {**found, "pooled": found["cells"][found["cells"]["repeat"].isna()]}

@@ -44,8 +44,7 @@ def _hops(section: Section, context: Context) -> None:
 
 
 def _cells(section: Section, context: Context) -> None:
-    cells = context.tables["cells"]
-    pooled = cells[cells["repeat"].isna()]
+    pooled = context.tables["pooled"]
     if pooled.empty:
         paragraph(section, "No cell was measured.")
         return
@@ -73,7 +72,7 @@ def _cells(section: Section, context: Context) -> None:
                         arm(server),
                         escape(workload),
                         str(int(concurrency)),
-                        str(int(rows["n"].max())),
+                        str(int(rows.loc["e2e_s", "n"])),
                         str(int(rows["failures"].max())),
                         *(
                             number(rows.loc[m, "value"] if m in rows.index else None, digits, scale)
@@ -129,8 +128,8 @@ def _provenance(section: Section, context: Context) -> None:
         return
     body = []
     for key, group in frame.groupby("key", sort=False):
-        values = list(group["value"])
-        shown = values[0] if len(values) == 1 else f"{len(values)} values, {values[0]} … {values[-1]}"
+        values = sorted(group["value"])
+        shown = values[0] if len(values) == 1 else f"{len(values)} values, from {values[0]} to {values[-1]}"
         body.append([rf"\texttt{{{escape(key, breakable=True)}}}", escape(shown, breakable=True, limit=300)])
     _long(section, r"p{0.32\textwidth}>{\raggedright\arraybackslash}p{0.60\textwidth}", ["Fact", "Value"], body)
 

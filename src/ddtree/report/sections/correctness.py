@@ -93,9 +93,7 @@ def _noise(section: Section, context: Context) -> None:
     paragraph(
         section,
         "A workload that runs twice on the same server should take the same time. How far the ratio of the two strays "
-        "from 1 is the floor under every comparison above. Repeated here: "
-        + ", ".join(escape(n) for n in names)
-        + ".",
+        "from 1 is the floor under every comparison above. Repeated here: " + ", ".join(escape(n) for n in names) + ".",
     )
     table(
         section,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pandas as pd
 from pylatex import Document, NoEscape, Section
 
 from ddtree.report.context import Context, arm, figure, interval, number, paragraph, table
@@ -50,36 +53,32 @@ def write(document: Document, context: Context) -> None:
 
 
 def _comparison(context: Context, concurrency: int) -> list[str]:
-    """Best tree against chain, and against the largest tree, each as the product that explains it."""
-    rows = context.rows("acceptance", workload="all", concurrency=concurrency, method="ddtree").dropna(
-        subset=["decode_speedup", "relative_step_time"]
-    )
-    if rows.empty:
+    """Best tree, widest tree and chain, each as the product that explains it."""
+    factors = ["tau", "relative_step_time", "decode_speedup"]
+    rows = context.rows("acceptance", workload="all", concurrency=concurrency).dropna(subset=factors)
+    trees = rows[rows["method"] == "ddtree"]
+    if trees.empty:
         return ["No tree was measured next to the baseline, so the product cannot be compared."]
-    best = rows.loc[rows["decode_speedup"].idxmax()]
-    widest = rows.loc[rows["budget"].idxmax()]
-    texts = []
 
-    def product(row: object) -> str:
-        tau, step, speed = (
-            context.macros.number("acceptance", row, c)  # type: ignore[arg-type]
-            for c in ("tau", "relative_step_time", "decode_speedup")
-        )
-        return rf"{tau} tokens per step at {step} times the time of an autoregressive step, hence a speed-up of {speed}"
+    def product(row: pd.Series[Any]) -> str:
+        tau, step, speed = (context.macros.number("acceptance", row, c) for c in factors)
+        return rf"{tau} tokens per step at {step} times the time of an autoregressive step, a speed-up of {speed}"
 
-    texts.append(f"The fastest tree at decoding, {arm(best['server'])}, emits {product(best)}.")
+    best = trees.sort_values("decode_speedup").iloc[-1]
+    widest = trees.sort_values("budget").iloc[-1]
+    text = f"The tree that decodes fastest, {arm(best['server'])}, emits {product(best)}."
     if widest["server"] != best["server"]:
-        texts[0] += f" The widest, {arm(widest['server'])}, emits {product(widest)}: " + (
+        text += f" The widest, {arm(widest['server'])}, emits {product(widest)}: "
+        text += (
             "its extra tokens cost more time than they save."
             if widest["tau"] > best["tau"]
             else "it does not even accept more."
         )
-    elif len(rows) > 1:
-        texts[0] += " It is also the widest, so a still larger budget may do better."
-    chain = context.row("acceptance", server=context.plan.chain, workload="all", concurrency=concurrency)
-    if chain is not None and not chain[["tau", "relative_step_time", "decode_speedup"]].isna().any():
-        texts.append(f"The chain {arm(chain['server'])} emits {product(chain)}.")
-    return [" ".join(texts)]
+    elif len(trees) > 1:
+        text += " It is also the widest, so a still larger budget may do better."
+    for _, chain in rows[rows["server"] == context.plan.chain].iterrows():
+        text += f" The chain {arm(chain['server'])} emits {product(chain)}."
+    return [text]
 
 
 def _table(section: Section, context: Context, concurrency: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pylatex import Document, NoEscape, Section, Subsection
+from pylatex import Document, Itemize, NoEscape, Section, Subsection
 
 from ddtree.plan.schema import Source
 from ddtree.report.context import Context, arm, number, paragraph, table
@@ -10,20 +10,18 @@ from ddtree.report.escape import escape
 
 _SERVER_KEYS = ("draft_tokens", "ngram_max", "budget", "topk", "draft_window", "shadow")
 _COMMON_KEYS = ("engine", "version", "device", "dtype", "threads", "context_length", "max_running_requests")
-_HARDWARE = (
-    "cpu",
-    "core",
-    "memory",
-    "gpu",
-    "driver",
-    "platform",
-    "kernel",
-    "os",
-    "python",
-    "torch",
-    "revision",
-    "dirty",
-)
+_FACTS = {  # provenance key -> label
+    "machine.cpu": "CPU",
+    "machine.cores_usable": "Usable cores",
+    "machine.memory_gib": "Memory (GiB)",
+    "machine.os": "Operating system",
+    "gpus": "GPUs",
+    "engine.python": "Python (engine)",
+    "engine.torch": "PyTorch",
+    "ddtree": "ddtree-bench",
+    "git.revision": "Revision",
+    "git.dirty": "Uncommitted changes",
+}
 
 
 def write(document: Document, context: Context) -> None:
@@ -38,15 +36,14 @@ def write(document: Document, context: Context) -> None:
 
 
 def _machine(section: Section, context: Context) -> None:
-    facts = context.tables["provenance"]
     rows = []
-    for key, group in facts.groupby("key", sort=False):
-        words = str(key).lower().replace(".", "_").split("_")
-        if set(words) & set(_HARDWARE) and len(group) == 1:
-            rows.append([escape(str(key).replace("_", " ")), escape(group.iloc[0]["value"], breakable=True, limit=160)])
+    for key, label in _FACTS.items():
+        values = list(dict.fromkeys(context.rows("provenance", key=key)["value"]))
+        if values and any(values):
+            rows.append([label, escape("; ".join(values), breakable=True, limit=240)])
     for name, model in context.plan.models.items():
-        rows.append([f"target of {escape(name)}", _source(model.target)])
-        rows.append([f"drafter of {escape(name)}", _source(model.drafter) if model.drafter else "none"])
+        rows.append([f"Target of {escape(name)}", _source(model.target)])
+        rows.append([f"Drafter of {escape(name)}", _source(model.drafter) if model.drafter else "none"])
     table(
         section,
         r"l>{\raggedright\arraybackslash}p{0.66\textwidth}",
@@ -70,9 +67,9 @@ def _servers(section: Section, context: Context) -> None:
     measured = context.measured()
     common = []
     for key in _COMMON_KEYS:
-        values = {effective.get((s, key), "") for s in measured} - {""}
+        values = sorted({effective.get((s, key), "") for s in measured} - {""})
         if len(values) == 1:
-            common.append(rf"{escape(key.replace('_', ' '))} \texttt{{{escape(values.pop())}}}")
+            common.append(rf"{escape(key.replace('_', ' '))} \texttt{{{escape(values[0])}}}")
     text = "Each server is started once and measured alone on the machine. "
     if common:
         text += "Effective in every one, as the running process reports it: " + ", ".join(common) + ". "
@@ -126,16 +123,13 @@ def _workloads(section: Section, context: Context) -> None:
         r"*: feeds the correctness section only, never a speed.",
         "workloads",
     )
-    origins = [r for _, r in rows.iterrows() if r["origin"]]
-    if origins:
-        paragraph(
-            section,
-            "Origin of the prompts. "
-            + " ".join(
-                rf"\textit{{{escape(r['workload'])}}}: {escape(r['origin'], breakable=True, limit=300).rstrip('.')}."
-                for r in origins
-            ),
-        )
+    origins = rows[rows["origin"] != ""]
+    if len(origins):
+        paragraph(section, "Where the prompts come from:")
+        with section.create(Itemize()) as items:
+            for origin, group in origins.groupby("origin", sort=False):
+                names = ", ".join(rf"\textit{{{escape(w)}}}" for w in group["workload"])
+                items.add_item(NoEscape(rf"\raggedright {names}: {escape(origin, breakable=True, limit=300)}"))
 
 
 def _span(low: object, high: object) -> str:

@@ -53,7 +53,7 @@ def _verdict(context: Context, concurrency: int) -> list[str]:
     base = arm(context.plan.baseline)
     if best["low"] > 1:
         if first == second:
-            text = f"{arm(first)} is the fastest: it needs {ratio} times less time per output token than {base}."
+            text = f"{arm(first)} is the fastest: {ratio} times as fast per output token as {base}."
         else:
             text = (
                 f"Speculative decoding is faster than {base}, {ratio} times, but the winner is open: one half of the "

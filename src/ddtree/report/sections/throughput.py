@@ -61,36 +61,17 @@ def _table(section: Section, context: Context, concurrency: int) -> None:
     counts = {w: int(chosen[chosen["workload"] == w]["n"].max()) for w in names}
     body = []
     for name in names:
-        for i, server in enumerate(servers):
-            e2e = context.row(
-                "speedups",
-                server=server,
-                workload=name,
-                concurrency=concurrency,
-                category="all",
-                metric="e2e",
-                against="baseline",
+        for server in servers:
+            where = {"server": server, "workload": name, "concurrency": concurrency, "category": "all"}
+            body.append(
+                [
+                    rf"{escape(name)} ($n={counts[name]}$)" if server == servers[0] else "",
+                    arm(server),
+                    interval(context.row("speedups", **where, metric="e2e", against="baseline")),
+                    interval(context.row("speedups", **where, metric="decode", against="baseline")),
+                    interval(context.row("speedups", **where, metric="e2e", against="chain")),
+                ]
             )
-            decode = context.row(
-                "speedups",
-                server=server,
-                workload=name,
-                concurrency=concurrency,
-                category="all",
-                metric="decode",
-                against="baseline",
-            )
-            chain = context.row(
-                "speedups",
-                server=server,
-                workload=name,
-                concurrency=concurrency,
-                category="all",
-                metric="e2e",
-                against="chain",
-            )
-            first = rf"{escape(name)} ($n={counts[name]}$)" if i == 0 else ""
-            body.append([first, arm(server), interval(e2e), interval(decode), interval(chain)])
     suffix = "" if concurrency == context.concurrencies()[0] else f"-{concurrency}"
     table(
         section,
@@ -99,6 +80,6 @@ def _table(section: Section, context: Context, concurrency: int) -> None:
         body,
         rf"Speed-ups at concurrency {concurrency} with 95\,\% intervals. End to end and decoding only (without the first "
         rf"token) are relative to {arm(context.plan.baseline)}; the last column is the end-to-end ratio to "
-        rf"{arm(context.plan.chain) if context.plan.chain else 'the chain'}. $n$: paired answers.",
+        rf"{arm(context.plan.chain) if context.plan.chain else 'the chain'}. $n$: conversations, which the bootstrap resamples.",
         "speedup" + suffix,
     )
