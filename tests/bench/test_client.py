@@ -128,33 +128,36 @@ async def test_a_server_that_never_answers_times_out_and_is_left(engine: FakeEng
     await until(lambda: engine.open == 0)
 
 
-@pytest.mark.parametrize("sent", [0, 1])
-async def test_a_reset_connection_is_a_typed_failure(engine: FakeEngine, sent: int) -> None:
-    async def reset(body: dict[str, Any], out: web.StreamResponse) -> None:
-        if sent:
-            await out.write(event([65], body))
-            await asyncio.sleep(0.1)
-        transport = out._req.transport  # type: ignore[union-attr]
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        transport.abort()
-
-    engine.script = reset
-    failure = (await one(engine)).failure
-    assert failure is not None
-    assert failure.type in {"ConnectionReset", "Truncated"}
-    assert failure.detail.endswith(f"{sent} tokens had arrived")
+def reset_on_close(transport: Any) -> None:
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
 
 
-async def test_a_body_that_ends_early_is_truncated(engine: FakeEngine) -> None:
+@pytest.mark.parametrize(("reset", "kind"), [(True, "ConnectionReset"), (False, "Truncated")])
+async def test_a_connection_lost_within_the_body_is_a_typed_failure(engine: FakeEngine, reset: bool, kind: str) -> None:
     async def cut(body: dict[str, Any], out: web.StreamResponse) -> None:
         await out.write(event([65], body))
-        await asyncio.sleep(0.05)
-        out._req.transport.close()  # type: ignore[union-attr]
+        await until(lambda: not out._req.transport.get_write_buffer_size())  # type: ignore[union-attr]
+        await asyncio.sleep(0.1)
+        transport = out._req.transport  # type: ignore[union-attr]
+        reset_on_close(transport) if reset else transport.close()
 
     engine.script = cut
     failure = (await one(engine)).failure
     assert failure is not None
-    assert failure.type == "Truncated"
+    assert failure.type == kind
+
+
+async def test_a_connection_lost_before_any_answer_is_a_reset() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        reset_on_close(writer.transport)
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        run = await measure(url, prompt_set(conversation("a", [1])), WORKLOAD, 1, 0)
+    assert run.requests[0].failure == Failure(type="ConnectionReset", detail="0 tokens had arrived")
 
 
 async def test_no_server_at_all_is_named_by_its_class() -> None:

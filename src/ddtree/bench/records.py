@@ -114,7 +114,7 @@ class Cell(Record):
 
 class Reason(Record):
     """Why there is no result. `category` is machine-readable: out_of_memory, bad_flag, missing_model, crash_in_load,
-    start_timeout, port, effective_differs, cell_timeout, too_many_failures, server_died, other."""
+    start_timeout, port, gpus, effective_differs, cell_timeout, too_many_failures, server_died, other."""
 
     category: str
     detail: str

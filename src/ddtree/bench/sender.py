@@ -95,11 +95,14 @@ def _failure(error: Exception, reply: Reply) -> Failure:
             return Failure(type=error.type, detail=error.detail)
         case TimeoutError():
             return Failure(type="Timeout", detail=arrived)
+        case _ if isinstance(error, aiohttp.ServerDisconnectedError) or _was_reset(error):
+            return Failure(type="ConnectionReset", detail=arrived)
         case aiohttp.ClientPayloadError():
             return Failure(type="Truncated", detail=f"the body ended early; {arrived}")
-        case aiohttp.ServerDisconnectedError() | ConnectionResetError():
-            return Failure(type="ConnectionReset", detail=arrived)
-        case OSError() if error.errno == errno.ECONNRESET:
-            return Failure(type="ConnectionReset", detail=arrived)
         case _:
             return Failure(type=type(error).__name__, detail=str(error))
+
+
+def _was_reset(error: Exception) -> bool:
+    """Within a body aiohttp keeps the socket's error in its own error's text only."""
+    return (isinstance(error, OSError) and error.errno == errno.ECONNRESET) or "ConnectionResetError" in str(error)
