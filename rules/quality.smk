@@ -5,7 +5,6 @@ rule coding:
         plan=AT.plan_spec,
         manifest=f"{RESULTS}/sessions/{{server}}.json",
         model=lambda wildcards: AT.model(PLAN.servers[wildcards.server].model),
-        model=lambda wildcards: AT.model(PLAN.servers[wildcards.server].model),
         prompts=lambda wildcards: [
             AT.prompts(PLAN.servers[wildcards.server].model, name)
             for name, load in PLAN.workloads.items()
