@@ -22,6 +22,7 @@ import time
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 KILL_WAIT_S = 60.0
+FREE_WAIT_S, FREE_MARGIN_MIB = 30.0, 256
 _libc = ctypes.CDLL(None)
 
 
@@ -31,6 +32,7 @@ def main(grace_s: float, lease_fds: list[int], command: list[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, lambda *_: None)
     say(f"starting {shlex.join(command)}")
+    before = gpu_memory()
     try:
         server = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_die_with_the_guard
@@ -49,6 +51,7 @@ def main(grace_s: float, lease_fds: list[int], command: list[str]) -> int:
         status = 0
         say("stopping the server")
         end_tree(grace_s)
+    await_free(before)
     for fd in lease_fds:
         os.ftruncate(fd, 0)
     return status
@@ -81,6 +84,33 @@ def descendants() -> list[int]:
         found += below
         todo += below
     return found
+
+
+def gpu_memory() -> dict[str, int]:
+    """MiB in use on each GPU of the server; empty without GPUs or nvidia-smi."""
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if not gpus:
+        return {}
+    query = ["nvidia-smi", "-i", gpus, "--query-gpu=uuid,memory.used", "--format=csv,noheader,nounits"]
+    try:
+        text = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout
+        return {uuid: int(used) for uuid, used in (line.split(", ") for line in text.splitlines())}
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return {}
+
+
+def await_free(before: dict[str, int]) -> None:
+    """The driver frees a killed process's memory a little later: wait until no GPU has more in use than `before`."""
+    deadline = time.monotonic() + FREE_WAIT_S
+    while before:
+        used = gpu_memory()
+        held = {gpu: used[gpu] for gpu in used if used[gpu] > before.get(gpu, 0) + FREE_MARGIN_MIB}
+        if not held:
+            return
+        if time.monotonic() > deadline:
+            say(f"memory is still in use after the end of the server: {held} MiB, before its start {before} MiB")
+            return
+        time.sleep(0.2)
 
 
 def reap() -> None:

@@ -27,6 +27,10 @@ UNREACHABLE = (OSError, ValueError, http.client.HTTPException)
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
+class NotReady(Exception):
+    """The server answers, but not as one that generates."""
+
+
 class ServerFailed(Exception):
     """A server did not start as asked; `reason` says why."""
 
@@ -43,9 +47,27 @@ class _Seen:
     last: str = "the server never answered"
 
 
+@dataclass(frozen=True)
+class Dialect:
+    """How one engine is asked. `info` (url, pid of the guard, time limit) gives /server_info with `nonce` and `pid`;
+    `generates` (url, time limit) returns once a token was generated; both raise one of UNREACHABLE or NotReady.
+    `observed` (info, log) is the configuration in force."""
+
+    info: Callable[[str, int, float], dict[str, object]]
+    generates: Callable[[str, float], None]
+    observed: Callable[[dict[str, object], str], dict[str, object]]
+
+
 def get(url: str, timeout_s: float = ANSWER_S) -> bytes:
     """Body of a successful GET; raises one of UNREACHABLE."""
     with _opener.open(url, timeout=timeout_s) as answer:
+        return bytes(answer.read())
+
+
+def post(url: str, content: object, timeout_s: float = ANSWER_S) -> bytes:
+    """Body of a successful POST of JSON; raises one of UNREACHABLE."""
+    request = urllib.request.Request(url, json.dumps(content).encode(), {"Content-Type": "application/json"})
+    with _opener.open(request, timeout=timeout_s) as answer:
         return bytes(answer.read())
 
 
@@ -54,6 +76,10 @@ def server_info(url: str, timeout_s: float = ANSWER_S) -> dict[str, object]:
     if not isinstance(info, dict):
         raise ValueError("/server_info is no JSON object")
     return info
+
+
+def _health_generate(url: str, timeout_s: float) -> None:
+    get(url + "/health_generate", timeout_s)
 
 
 def is_ours(info: dict[str, object], nonce: str, guard_pid: int) -> bool:
@@ -66,21 +92,30 @@ def is_ours(info: dict[str, object], nonce: str, guard_pid: int) -> bool:
         return False
 
 
+EMBEDDED = Dialect(
+    info=lambda url, _, timeout_s: server_info(url, timeout_s),
+    generates=_health_generate,
+    observed=lambda info, _: info,
+)
+
+
 def wait_ready(
-    url: str, nonce: str, guard: subprocess.Popen[bytes], log: Callable[[], str], timeout_s: float
+    url: str, nonce: str, guard: subprocess.Popen[bytes], log: Callable[[], str], timeout_s: float, dialect: Dialect
 ) -> dict[str, object]:
     """/server_info of the started process once it has generated a token. Raises ServerFailed."""
     deadline = time.monotonic() + timeout_s
-    seen, done = _Seen(), threading.Event()
-    threading.Thread(target=_probe, args=(url, nonce, guard.pid, seen, done, deadline), daemon=True).start()
+    seen, done, searched = _Seen(), threading.Event(), 0
+    threading.Thread(target=_probe, args=(url, nonce, guard.pid, seen, done, deadline, dialect), daemon=True).start()
     try:
         while time.monotonic() < deadline:
             if guard.poll() is not None:
                 raise ServerFailed(failures.classify(log(), "crash_in_load", f"exit status {guard.returncode}"))
             if seen.info is not None:
                 return seen.info
-            if failures.FATAL.search(log()):
-                raise ServerFailed(failures.classify(log(), "crash_in_load", "said while loading"))
+            text = log()
+            if failures.FATAL.search(text, max(0, searched - failures.LINE_CHARS)):
+                raise ServerFailed(failures.classify(text, "crash_in_load", "said while loading"))
+            searched = len(text)
             time.sleep(POLL_S)
         note = f"not ready after {timeout_s:g} s: {seen.last}"
         raise ServerFailed(Reason(category="start_timeout", detail=note, log_tail=failures.lines(log())[-15:]))
@@ -88,17 +123,19 @@ def wait_ready(
         done.set()
 
 
-def _probe(url: str, nonce: str, guard_pid: int, seen: _Seen, done: threading.Event, deadline: float) -> None:
+def _probe(
+    url: str, nonce: str, guard_pid: int, seen: _Seen, done: threading.Event, deadline: float, dialect: Dialect
+) -> None:
     while not done.wait(POLL_S):
         try:
-            info = server_info(url, timeout_s=2)
+            info = dialect.info(url, guard_pid, 2)
             if not is_ours(info, nonce, guard_pid):
                 seen.last = f"another process (pid {info.get('pid', 'unknown')}) answers on {url}"
                 continue
             seen.last = "it answers, but has not generated a token"
-            get(url + "/health_generate", timeout_s=max(1.0, deadline - time.monotonic()))
-            seen.info = server_info(url)
+            dialect.generates(url, max(1.0, deadline - time.monotonic()))
+            seen.info = dialect.info(url, guard_pid, ANSWER_S)
             return
-        except UNREACHABLE as error:
+        except (*UNREACHABLE, NotReady, KeyError) as error:
             if not isinstance(error, ConnectionRefusedError):
                 seen.last = f"{seen.last.split(' (')[0]} ({type(error).__name__}: {error})"

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from ddtree.plan.schema import METHOD_KEYS, Server
+from ddtree.servers import identity, sglang, sglang_info
+from ddtree.servers.command import Command, Files
 
 # Job schedulers set these for their own jobs; a server's threads are what the plan says.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 SHARED_SETTINGS = ("method", "device", "dtype", "max_running_requests", "context_length")
 
 
-class Files(Protocol):
-    """The part of ddtree.models.ModelFiles that a server needs."""
-
-    @property
-    def target(self) -> str | Path: ...
-    @property
-    def drafter(self) -> str | Path | None: ...
-
-
 @dataclass(frozen=True)
-class Command:
-    argv: list[str]
-    asked: dict[str, object]  # what /server_info must say, by its own keys
+class Engine:
+    command: Callable[[str, Server, Files, Path, int, str], Command]
+    dialect: identity.Dialect
+    ports: int  # consecutive ones that a server needs; HTTP is the first
 
 
-def embedded(name: str, server: Server, files: Files, python: Path, port: int) -> Command:
+def embedded(name: str, server: Server, files: Files, python: Path, port: int, nonce: str) -> Command:
     """`python -m ddtree.engine`; None in `asked` means that the setting must be off."""
     asked: dict[str, object] = {key: getattr(server, key) for key in SHARED_SETTINGS}
     asked["port"] = port
@@ -49,19 +42,21 @@ def embedded(name: str, server: Server, files: Files, python: Path, port: int) -
     return Command([str(python), "-m", "ddtree.engine", *_flags(asked)], asked)
 
 
-ENGINES: dict[str, Callable[[str, Server, Files, Path, int], Command]] = {"embedded": embedded}
+ENGINES = {
+    "embedded": Engine(embedded, identity.EMBEDDED, 1),
+    "sglang": Engine(sglang.command, sglang_info.DIALECT, sglang.PORTS),
+}
 
 
-def command(name: str, server: Server, files: Files, python: Path, port: int) -> Command:
-    """ValueError, one line, for what cannot be started."""
-    if server.engine not in ENGINES:
-        raise ValueError(f"server {name}: engine {server.engine} cannot be started yet; allowed: {', '.join(ENGINES)}")
-    return ENGINES[server.engine](name, server, files, python, port)
+def command(name: str, server: Server, files: Files, python: Path, port: int, nonce: str = "") -> Command:
+    """`port` is the first of the engine's. ValueError or ServerFailed, one line, for what cannot be started."""
+    return ENGINES[server.engine].command(name, server, files, python, port, nonce)
 
 
-def environment(nonce: str, gpus: tuple[str, ...]) -> dict[str, str]:
-    """This process's environment with the server's identity, its GPUs, and nobody else's thread counts."""
-    kept = {key: value for key, value in os.environ.items() if key not in THREAD_VARIABLES}
+def environment(nonce: str, gpus: tuple[str, ...], own: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's environment with the server's `own` variables, its identity, its GPUs, and nobody else's thread
+    counts."""
+    kept = {key: value for key, value in os.environ.items() if key not in THREAD_VARIABLES} | dict(own or {})
     return kept | {"DDTREE_NONCE": nonce, "CUDA_VISIBLE_DEVICES": ",".join(gpus), "PYTHONUNBUFFERED": "1"}
 
 

@@ -38,7 +38,7 @@ class LeaseFailed(Exception):
 @dataclass(frozen=True)
 class Leases:
     gpus: tuple[str, ...]
-    port: int
+    port: int  # the first one
     fds: tuple[int, ...]
 
     def close(self) -> None:
@@ -56,8 +56,10 @@ def directory() -> Path:
     return folder
 
 
-def acquire(owner: str, nonce: str, gpus: int, ports: tuple[int, int], wait_s: float = PORT_WAIT_S) -> Leases:
-    """Leases on `gpus` GPUs and one port of the inclusive range, all or nothing.
+def acquire(
+    owner: str, nonce: str, gpus: int, ports: tuple[int, int], wait_s: float = PORT_WAIT_S, block: int = 1
+) -> Leases:
+    """Leases on `gpus` GPUs and `block` consecutive ports of the inclusive range, all or nothing.
 
     Waits without limit for GPUs that another server of ours holds, `wait_s` for a port. Raises LeaseFailed when there
     are too few GPUs, when foreign processes sit on them, or when no port comes free.
@@ -72,18 +74,20 @@ def acquire(owner: str, nonce: str, gpus: int, ports: tuple[int, int], wait_s: f
         with _allocation() as folder:
             _sweep_dead(folder)
             cards = _take_gpus(folder, pool, gpus)
-            port = _take_port(folder, ports) if cards is not None else None
-            if cards is not None and port is not None:
-                fds = (*cards.values(), port[1])
+            taken = _take_ports(folder, ports, block) if cards is not None else None
+            if cards is not None and taken is not None:
+                port, port_fds = taken
+                fds = (*cards.values(), *port_fds)
                 for fd in fds:
                     os.pwrite(fd, text, 0)
-                return Leases(tuple(cards), port[0], fds)
+                return Leases(tuple(cards), port, fds)
             for fd in (cards or {}).values():
                 os.close(fd)
         if cards is None:
             deadline = time.monotonic() + wait_s
         elif time.monotonic() > deadline:
-            raise LeaseFailed("port", f"no free port between {ports[0]} and {ports[1]}")
+            wanted = "port" if block == 1 else f"block of {block} ports"
+            raise LeaseFailed("port", f"no free {wanted} between {ports[0]} and {ports[1]}")
         if not announced:
             log.info("%s waits for %s", owner, "a port" if cards is not None else f"{gpus} of {len(pool)} GPUs")
             announced = True
@@ -157,20 +161,35 @@ def _take_gpus(folder: Path, pool: list[str], count: int) -> dict[str, int] | No
     return None
 
 
-def _take_port(folder: Path, ports: tuple[int, int]) -> tuple[int, int] | None:
-    """(port, descriptor). Our own servers are told apart by the lease, foreign ones by trying to bind."""
+def _take_ports(folder: Path, ports: tuple[int, int], count: int) -> tuple[int, list[int]] | None:
+    """(first port, descriptors) of the lowest free block."""
+    fds: list[int] = []
     for port in range(ports[0], ports[1] + 1):
-        if (fd := _lock(folder / f"port-{port}.lease")) is None:
+        if (fd := _take_port(folder, port)) is None:
+            for held in fds:
+                os.close(held)
+            fds = []
             continue
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                os.close(fd)
-            else:
-                return port, fd
+        fds.append(fd)
+        if len(fds) == count:
+            return port - count + 1, fds
+    for held in fds:
+        os.close(held)
     return None
+
+
+def _take_port(folder: Path, port: int) -> int | None:
+    """Descriptor of the lease. Our own servers are told apart by it, foreign ones by trying to bind."""
+    if (fd := _lock(folder / f"port-{port}.lease")) is None:
+        return None
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            os.close(fd)
+            return None
+    return fd
 
 
 def _sweep_dead(folder: Path) -> None:

@@ -11,16 +11,19 @@ from types import TracebackType
 from ddtree.bench.records import Reason
 from ddtree.plan.schema import Server
 from ddtree.servers import effective, failures, guard, identity, launch, leases
+from ddtree.servers.command import Files
 from ddtree.servers.identity import ServerFailed
 
 
 class RunningServer:
     """A server below its guard. `url` has no trailing slash; `info` is /server_info as it was when it became ready."""
 
-    def __init__(self, url: str, nonce: str, log: Path, guard: subprocess.Popen[bytes], grace_s: float):
+    def __init__(
+        self, url: str, nonce: str, log: Path, guard: subprocess.Popen[bytes], grace_s: float, dialect: identity.Dialect
+    ):
         self.url, self.nonce, self.log = url, nonce, log
         self.info: dict[str, object] = {}
-        self._guard, self._grace_s = guard, grace_s
+        self._guard, self._grace_s, self._dialect = guard, grace_s, dialect
 
     @property
     def pid(self) -> int:
@@ -34,7 +37,8 @@ class RunningServer:
             return False
         try:
             identity.get(self.url + "/health")
-            return identity.is_ours(identity.server_info(self.url), self.nonce, self._guard.pid)
+            info = self._dialect.info(self.url, self._guard.pid, identity.ANSWER_S)
+            return identity.is_ours(info, self.nonce, self._guard.pid)
         except identity.UNREACHABLE:
             return False
 
@@ -49,7 +53,7 @@ class RunningServer:
         if self._guard.stdin and not self._guard.stdin.closed:
             self._guard.stdin.close()
         try:
-            self._guard.wait(self._grace_s + guard.KILL_WAIT_S + 5)
+            self._guard.wait(self._grace_s + guard.KILL_WAIT_S + guard.FREE_WAIT_S + 5)
         except subprocess.TimeoutExpired:
             self._guard.kill()
             self._guard.wait()
@@ -63,21 +67,21 @@ class RunningServer:
 
 
 def start(
-    name: str, server: Server, files: launch.Files, python: Path, log: Path, ports: tuple[int, int], owner: str
+    name: str, server: Server, files: Files, python: Path, log: Path, ports: tuple[int, int], owner: str
 ) -> RunningServer:
     """Leases, starts, waits until ready, checks the configuration in force.
 
     `python` is the engine's interpreter, `log` gets everything that the server prints (appended), `ports` is the
     inclusive range to choose from, `owner` is written into the leases for people who look. Raises ServerFailed.
     """
-    nonce = secrets.token_hex(16)
+    nonce, engine = secrets.token_hex(16), launch.ENGINES[server.engine]
     try:
-        held = leases.acquire(owner, nonce, server.gpus, ports)
+        held = leases.acquire(owner, nonce, server.gpus, ports, block=engine.ports)
     except leases.LeaseFailed as error:
         raise ServerFailed(Reason(category=error.category, detail=error.detail)) from None
     try:
         try:
-            command = launch.command(name, server, files, python, held.port)
+            command = launch.command(name, server, files, python, held.port, nonce)
         except ValueError as error:
             raise ServerFailed(Reason(category="other", detail=str(error))) from None
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +99,7 @@ def start(
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=launch.environment(nonce, held.gpus),
+                env=launch.environment(nonce, held.gpus, server.environment),
                 pass_fds=held.fds,
                 start_new_session=True,
             )
@@ -107,10 +111,13 @@ def start(
             file.seek(begin)
             return file.read().decode(errors="replace")
 
-    running = RunningServer(f"http://127.0.0.1:{held.port}", nonce, log, process, server.stop_grace_s)
+    url = f"http://127.0.0.1:{held.port}"
+    running = RunningServer(url, nonce, log, process, server.stop_grace_s, engine.dialect)
     try:
-        running.info = identity.wait_ready(running.url, nonce, process, written, server.start_timeout_s)
-        if wrong := effective.differences(command.asked, running.info):
+        found = identity.wait_ready(url, nonce, process, written, server.start_timeout_s, engine.dialect)
+        running.info = engine.dialect.observed(found, written())
+        asked = command.asked | effective.comparable(command.also, running.info)
+        if wrong := effective.differences(asked, running.info):
             tail = failures.lines(written())[-failures.TAIL_LINES :]
             raise ServerFailed(Reason(category="effective_differs", detail="; ".join(wrong), log_tail=tail))
     except BaseException:
