@@ -41,9 +41,8 @@ def configure(files: Sequence[Path], command_line: Mapping[str, object]) -> tupl
     try:
         options = Options.model_validate(given)
     except ValidationError as error:
-        raise PlanError(
-            *(f"--config: {e['loc'][0]}: {e['input']!r} is not allowed; allowed: 0, 1" for e in error.errors())
-        )
+        wrong = (f"--config: {e['loc'][0]}: {e['input']!r} is not allowed; allowed: 0, 1" for e in error.errors())
+        raise PlanError(*wrong) from None
     overrides = {key: value for key, value in command_line.items() if key not in given}
     return load([_short(path) for path in files] or [DEFAULT_PLAN], overrides), options
 
