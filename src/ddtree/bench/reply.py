@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 
+from ddtree.bench.meta import speculation
 from ddtree.bench.records import Speculation
 from ddtree.bench.sse import EventSplitter
 
@@ -85,23 +85,6 @@ class Reply:
         self.cached_tokens = cached
         self.finish_reason = reason or self.finish_reason
         self.speculation = counters or self.speculation
-
-
-def speculation(meta: Mapping[str, object]) -> Speculation | None:
-    """Counters from the last event's meta_info; None for a server that did not speculate. Raises KeyError or ValueError
-    (pydantic's) when they are incomplete."""
-    if meta.get("spec_verify_ct") is None:
-        return None
-    return Speculation.model_validate(
-        {
-            "verify_steps": meta["spec_verify_ct"],
-            # The prefill gives the first token; everything after it comes from a verify step.
-            "first_tokens": meta.get("spec_first_tokens", 1),
-            "histogram": meta["spec_accept_histogram"],
-            "verified_nodes": meta["spec_verified_nodes"],
-            "shadow_histogram": meta.get("spec_shadow_histogram"),
-        }
-    )
 
 
 def shown(raw: bytes) -> str:
