@@ -67,7 +67,7 @@ async def flush_cache(request: web.Request) -> web.Response:
 @routes.post("/abort_request")
 async def abort_request(request: web.Request) -> web.Response:
     body = await parse(request, Abort)
-    request.app[SERVING].worker.abort(body.rid)
+    request.app[SERVING].abort(body.rid)
     return web.json_response({"status": "ok"})
 
 

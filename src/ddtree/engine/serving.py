@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from collections import Counter
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from ddtree.engine.answer import Answer
-from ddtree.engine.api import GenRequest, Sampling
+from ddtree.engine.api import GenRequest, Progress, Sampling
 from ddtree.engine.detokenizer import Vocabulary
 from ddtree.engine.protocol import BadRequest
 from ddtree.engine.worker import Worker
@@ -28,6 +29,7 @@ class Serving:
 
     def __post_init__(self) -> None:
         self._vocabulary = Vocabulary(self.tokenizer)
+        self._running: dict[str, str] = {}  # the client's name of a request -> the engine's, which is used only once
 
     @property
     def context_length(self) -> int:
@@ -41,18 +43,20 @@ class Serving:
         Leaving early, by a disconnected client too, ends the request in the engine. Raises BadRequest before the
         first answer.
         """
-        rid = rid or uuid.uuid4().hex
+        unique = uuid.uuid4().hex
+        rid = rid or unique
+        if rid in self._running:
+            raise BadRequest(f"rid: {rid} is already running")
+        self._running[rid] = unique
         answer = Answer(rid, len(input_ids), stop, self._vocabulary.detokenizer())
         try:
-            stream = await self.worker.add(GenRequest(rid, input_ids, sampling))
-        except ValueError as error:
-            raise BadRequest(str(error)) from None
-        try:
+            stream = await self._start(GenRequest(unique, input_ids, sampling), answer)
             while answer.finish is None:
                 answer.take(await stream.get())
                 yield answer
         finally:
-            self.worker.close(rid)
+            del self._running[rid]
+            self.worker.close(unique)
             self._record(answer)
 
     async def whole(
@@ -64,8 +68,24 @@ class Serving:
                 last = answer
         return last
 
+    def abort(self, rid: str | None) -> None:
+        """End the request that the client calls `rid`, if it runs, or all requests."""
+        for name in [rid] if rid is not None else list(self._running):
+            if name in self._running:
+                self.worker.abort(self._running[name])
+
+    async def _start(self, request: GenRequest, answer: Answer) -> asyncio.Queue[Progress]:
+        try:
+            return await self.worker.add(request)
+        except ValueError as error:
+            answer.finish = {"type": "refused"}
+            raise BadRequest(str(error)) from None
+
     def _record(self, answer: Answer) -> None:
-        self.totals["requests", str(answer.finish["type"]) if answer.finish else "disconnect"] += 1
+        ended = str(answer.finish["type"]) if answer.finish else "disconnect"
+        self.totals["requests", ended] += 1
+        if ended == "refused":
+            return
         self.totals["prompt_tokens", ""] += answer.prompt_tokens
         self.totals["generated_tokens", ""] += len(answer.ids)
         if counters := answer.counters:

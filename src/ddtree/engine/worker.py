@@ -58,9 +58,10 @@ class Worker:
         return await asyncio.wrap_future(future)
 
     async def add(self, request: GenRequest) -> asyncio.Queue[Progress]:
-        """Start a request; `close` it in any case. Raises ValueError, one line, when the engine refuses it."""
-        if request.rid in self._streams:
-            raise ValueError(f"rid: {request.rid} is already running")
+        """Start a request; `close` it in any case. Raises ValueError, one line, when the engine refuses it.
+
+        `rid` must never be used twice: steps of an aborted request may still be under way to its listener.
+        """
         stream = self._streams[request.rid] = asyncio.Queue()
         try:
             await self.call(lambda engine: engine.add(request))
@@ -74,12 +75,11 @@ class Worker:
         if self._streams.pop(rid, None) is not None:
             self._commands.put(lambda: self._engine.abort(rid))
 
-    def abort(self, rid: str | None) -> None:
-        """End one request, or all of them: their listeners see the finish reason `abort`."""
-        for name in [rid] if rid is not None else list(self._streams):
-            if stream := self._streams.get(name):
-                self.close(name)
-                stream.put_nowait(Progress(name, [], "abort", None))
+    def abort(self, rid: str) -> None:
+        """End a request; its listener sees the finish reason `abort`."""
+        if stream := self._streams.get(rid):
+            self.close(rid)
+            stream.put_nowait(Progress(rid, [], "abort", None))
 
     def _run(self) -> None:
         try:
