@@ -1,7 +1,7 @@
 """A results tree with known truth, built from the record types, for tests only.
 
-Decode time of a request is `steps x step_ms`, with fixed acceptance patterns, so acceptance length and speed-up are exact
-numbers when `jitter` is 0:
+Decode time of a request is `steps x step_ms`, with fixed acceptance patterns, so acceptance length and speed-up are
+exact numbers when `jitter` is 0:
 
     speed-up of decoding = acceptance length x (ms per autoregressive token) / (ms per verify step)
 """
@@ -50,7 +50,7 @@ TOKENS = 49  # output tokens of every request: one from the prefill and 48 by de
 
 @dataclass(frozen=True)
 class Arm:
-    """One server's truth. `pattern` is repeated until the output is full; its mean plus one is the acceptance length."""
+    """One server's truth. `pattern` repeats until the output is full; its mean plus one is the acceptance length."""
 
     method: str
     step_ms: float

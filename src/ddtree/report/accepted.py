@@ -46,8 +46,8 @@ class Group:
 
 def acceptance(results: Results) -> pd.DataFrame:
     """One row per server, load workload (or all) and concurrency; `n` counts verify steps. The autoregressive baseline
-    has a row with one token per step. `relative_step_time` is the time of a step over the baseline's per token, both from
-    the answers that server and baseline share; decode_speedup = tau / relative_step_time of those."""
+    has a row with one token per step. `relative_step_time` is the time of a step over the baseline's per token, both
+    from the answers that server and baseline share; decode_speedup = tau / relative_step_time of those."""
     groups = list(_groups(results))
     baseline = {(g.workload, g.concurrency): g.requests for g in groups if g.server == results.plan.baseline}
     rows = []
@@ -78,8 +78,8 @@ def acceptance(results: Results) -> pd.DataFrame:
 
 
 def depth(results: Results) -> pd.DataFrame:
-    """Share of `n` verify steps that accepted at least `depth` drafted tokens, with an interval over conversations. Kind
-    `shadow` is what a tree that was built but not verified would have accepted (no interval)."""
+    """Share of `n` verify steps that accepted at least `depth` drafted tokens, with an interval over conversations.
+    Kind `shadow` is what a tree that was built but not verified would have accepted (no interval)."""
     rows = []
     for g in _groups(results):
         found = pooled(g.requests.values())

@@ -36,6 +36,7 @@ class Panel:
     title: str
     series: Sequence[Series]
     extra: Sequence[str] = ()  # LaTeX drawn beneath the data
+    ticks: Sequence[tuple[float, str]] = ()  # x ticks by name
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,6 @@ class Chart:
     xlabel: str = ""
     ylabel: str = ""
     kind: Literal["line", "bar", "scatter"] = "line"
-    ticks: Sequence[tuple[float, str]] = ()  # x ticks by name
     log_x: bool = False
     reference: float | None = None  # a horizontal line, e.g. speed-up 1
     band: tuple[float, float] | None = None  # a grey band, e.g. the noise floor
@@ -123,7 +123,9 @@ def _axis(chart: Chart, panel: int, series: Sequence[Series], top: float) -> str
     width = {1: 15.4, 2: 8.0}[chart.columns]
     starts_row = panel % chart.columns == 0
     ends_row = panel % chart.columns == chart.columns - 1 or panel == len(chart.panels) - 1
-    bar_cm = min(0.5, 0.8 * (width - 1.6) / max(1, len(chart.ticks)) / max(1, len(chart.looks)))
+    ticks = chart.panels[panel].ticks
+    groups = max(1, max(len(p.ticks) for p in chart.panels))
+    bar_cm = min(0.5, 0.8 * (width - 1.6) / groups / max(1, len(chart.looks)))
     options = [
         "ddtree axis",
         f"width={width}cm, height={chart.height_cm}cm",
@@ -132,16 +134,16 @@ def _axis(chart: Chart, panel: int, series: Sequence[Series], top: float) -> str
         f"ylabel={{{chart.ylabel if starts_row else ''}}}",
         f"xlabel={{{chart.xlabel}}}",
     ]
-    if chart.ticks:
-        options.append("xtick={" + ",".join(f"{x:g}" for x, _ in chart.ticks) + "}")
-        options.append("xticklabels={" + ",".join("{" + escape(name) + "}" for _, name in chart.ticks) + "}")
+    if ticks:
+        options.append("xtick={" + ",".join(f"{x:g}" for x, _ in ticks) + "}")
+        options.append("xticklabels={" + ",".join("{" + escape(name) + "}" for _, name in ticks) + "}")
     if chart.x_range is not None:
         options.append(f"xmin={chart.x_range[0]:.4g}, xmax={chart.x_range[1]:.4g}")
     if chart.log_x:
         options.append("xmode=log, log basis x=2")
     if chart.kind == "bar":
         options.append(f"ybar, /pgf/bar width={bar_cm:.3f}cm, xtick style={{draw=none}}")
-        options.append(f"xmin=-0.5, xmax={len(chart.ticks) - 0.5:g}")
+        options.append(f"xmin=-0.5, xmax={len(ticks) - 0.5:g}")
     lines = [r"\begin{tikzpicture}[baseline]", r"\begin{axis}[" + ",\n  ".join(options) + "]"]
     if chart.band is not None:
         lines.append(_across("path[fill=black!15]", "rectangle", *chart.band))

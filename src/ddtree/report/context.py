@@ -54,6 +54,15 @@ class Context:
         """The load workloads, in the plan's order."""
         return [name for name, w in self.plan.workloads.items() if w.role == "load"]
 
+    def drawn(self, figure: str) -> bool:
+        """Whether the figure had data and so exists."""
+        return any((self.folder / "figures" / f"{figure}{ending}").exists() for ending in (".tex", ".pdf"))
+
+    def notes(self, figure: str) -> str:
+        """What the caption has to say about values beyond the axis."""
+        file = self.folder / "data" / f"{figure}.notes"
+        return file.read_text().strip() if file.exists() else ""
+
     def ratio(self, table: str, row: pd.Series[Any] | None, column: str = "ratio") -> NoEscape:
         """A value of the prose with its interval and n, all as macros."""
         if row is None:

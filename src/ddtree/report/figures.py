@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ddtree.plan.keys import resolved
 from ddtree.plan.schema import Plan
 from ddtree.report import charts, heatmap, style, tables
 from ddtree.report.charts import Chart, Panel, Point, Series
@@ -52,16 +53,18 @@ def _series(context: Context, points: Callable[[str], list[Point]]) -> list[Seri
 def _by_workload(context: Context, table: str, column: str, **where: object) -> list[Panel]:
     """A panel per concurrency; in each, a series per server with a point per workload."""
 
-    def at(concurrency: int) -> list[Series]:
-        return _series(
+    def panel(concurrency: int) -> Panel:
+        names = [w for w in context.workloads() if concurrency in (resolved(context.plan, w).concurrency or ())]
+        series = _series(
             context,
             lambda server: [
                 _point(x, context.row(table, server=server, workload=w, concurrency=concurrency, **where), column)
-                for x, w in enumerate(context.workloads())
+                for x, w in enumerate(names)
             ],
         )
+        return Panel(f"concurrency {concurrency}", series, ticks=list(enumerate(names)))
 
-    return [Panel(f"concurrency {c}", at(c)) for c in context.concurrencies()]
+    return [panel(c) for c in context.concurrencies()]
 
 
 def _throughput(context: Context) -> Chart:
@@ -70,7 +73,6 @@ def _throughput(context: Context) -> Chart:
         _by_workload(context, "throughput", "value"),
         ylabel="output tokens/s",
         kind="bar",
-        ticks=list(enumerate(context.workloads())),
     )
 
 
@@ -81,34 +83,33 @@ def _speedup(context: Context) -> Chart:
         _by_workload(context, "speedups", "ratio", category="all", metric="e2e", against="baseline"),
         ylabel="speed-up",
         kind="bar",
-        ticks=list(enumerate(context.workloads())),
         reference=1.0,
         band=None if noise is None else (1 / (1 + noise["floor"]), 1 + noise["floor"]),
     )
 
 
 def _concurrency(context: Context) -> Chart:
-    panels, seen = [], set()
+    panels = []
     for name in context.workloads():
         values = sorted(int(c) for c in context.rows("throughput", workload=name)["concurrency"].unique())
         if len(values) < 2:
             continue
-        seen |= set(values)
-        rows = context.rows("throughput", workload=name).set_index(["server", "concurrency"], drop=False)
         points = [
             Series(
-                context.looks[s],
-                [_point(c, rows.loc[(s, c)] if (s, c) in rows.index else None, "value") for c in values],
+                context.looks[server],
+                [
+                    _point(c, context.row("throughput", server=server, workload=name, concurrency=c), "value")
+                    for c in values
+                ],
             )
-            for s in context.measured()
+            for server in context.measured()
         ]
-        panels.append(Panel(name, points))
+        panels.append(Panel(name, points, ticks=[(c, str(c)) for c in values]))
     return Chart(
         "concurrency",
         panels,
         xlabel="requests in flight",
         ylabel="output tokens/s",
-        ticks=[(c, str(c)) for c in sorted(seen)],
         log_x=True,
         columns=2,
     )
@@ -139,7 +140,6 @@ def _context_length(context: Context) -> Chart:
             Panel("time to first token (s)", points("pooled", "value", metric="ttft_s")),
         ],
         xlabel="prompt tokens",
-        ticks=[(x, f"{x:.0f}") for x, _ in lengths],
         log_x=True,
         columns=2,
         shared_y=False,
@@ -149,23 +149,32 @@ def _context_length(context: Context) -> Chart:
 def _budget(context: Context) -> Chart:
     first = context.first_concurrency()
     rows = context.rows("acceptance", workload="all", concurrency=first)
-    rows = rows[rows["method"] != "autoregressive"].set_index("server", drop=False)
-    width = {str(s): float(w) for s, w in rows["nodes_per_step"].items()}
-    where = {"workload": "all", "concurrency": first, "category": "all", "metric": "decode", "against": "baseline"}
-    accepted = _series(context, lambda s: [_point(width[s], rows.loc[s], "tau", "tau_")] if s in width else [])
-    faster = _series(
-        context, lambda s: [_point(width[s], context.row("speedups", server=s, **where), "ratio")] if s in width else []
-    )
-    ticks = sorted({round(w) for w in width.values()})
+    rows = rows[rows["method"] != "autoregressive"]
+    width = {str(r["server"]): float(r["nodes_per_step"]) for _, r in rows.iterrows()}
+    where: dict[str, object] = {"workload": "all", "concurrency": first}
+    ratio: dict[str, object] = {**where, "category": "all", "metric": "decode", "against": "baseline"}
+
+    def points(table: str, column: str, bounds: str, chosen: dict[str, object]) -> list[Series]:
+        return _series(
+            context,
+            lambda server: (
+                [_point(width[server], context.row(table, server=server, **chosen), column, bounds)]
+                if server in width
+                else []
+            ),
+        )
+
+    accepted = points("acceptance", "tau", "tau_", where)
+    faster = points("speedups", "ratio", "", ratio)
+    ticks = [(float(w), str(w)) for w in sorted({round(w) for w in width.values()})]
     return Chart(
         "budget",
         [
-            Panel("tokens per verify step", accepted, _joined(accepted)),
-            Panel("decoding speed-up", faster, _joined(faster)),
+            Panel("tokens per verify step", accepted, _joined(accepted), ticks),
+            Panel("decoding speed-up", faster, _joined(faster), ticks),
         ],
         xlabel="rows per verify step",
         kind="scatter",
-        ticks=[(w, str(w)) for w in ticks],
         log_x=True,
         columns=2,
         shared_y=False,
@@ -182,23 +191,15 @@ def _joined(series: Sequence[Series]) -> list[str]:
 def _depth(context: Context) -> Chart:
     rows = context.rows("depth", workload="all", concurrency=context.first_concurrency(), kind="verified")
     deepest = int(rows["depth"].max()) if len(rows) else 1
+    series = _series(
+        context,
+        lambda s: [_point(float(r["depth"]), r, "share", scale=100) for _, r in rows[rows["server"] == s].iterrows()],
+    )
     return Chart(
         "depth",
-        [
-            Panel(
-                "",
-                _series(
-                    context,
-                    lambda server: [
-                        _point(float(r["depth"]), r, "share", scale=100)
-                        for _, r in rows[rows["server"] == server].iterrows()
-                    ],
-                ),
-            )
-        ],
+        [Panel("", series, ticks=[(d, str(d)) for d in range(1, deepest + 1)])],
         xlabel="accepted drafted tokens, at least",
         ylabel=r"share of steps (\%)",
-        ticks=[(d, str(d)) for d in range(1, deepest + 1)],
     )
 
 

@@ -20,8 +20,13 @@ def draw(rows: Sequence[str], columns: Sequence[str], values: np.ndarray, path: 
     logs = np.ma.masked_invalid(np.log2(values))
     reach = min(3.0, max(0.5, float(np.abs(logs).max())))
     image = axes.imshow(logs, cmap="BrBG", vmin=-reach, vmax=reach, aspect="auto")
-    crowded = max(len(c) for c in columns) * len(columns) > 70
-    axes.set_xticks(range(len(columns)), [_printable(c) for c in columns], rotation=20 if crowded else 0)
+    crowded = max(len(c) for c in columns) * len(columns) > 60
+    axes.set_xticks(
+        range(len(columns)),
+        [_printable(c) for c in columns],
+        rotation=20 if crowded else 0,
+        ha="right" if crowded else "center",
+    )
     axes.set_yticks(range(len(rows)), [_printable(r) for r in rows])
     axes.tick_params(length=0)
     for side in axes.spines.values():

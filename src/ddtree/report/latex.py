@@ -8,7 +8,7 @@ import subprocess
 from importlib import resources
 from pathlib import Path
 
-from pylatex import Command, Document, NoEscape
+from pylatex import Document, NoEscape
 
 from ddtree.plan.schema import Plan
 from ddtree.report import style, tables
@@ -35,12 +35,7 @@ def write(plan: Plan, tables_dir: Path, out: Path) -> Path:
     preamble = resources.files("ddtree.report").joinpath("templates/preamble.tex").read_text()
     for text in (preamble, style.definitions(list(looks.values())), r"\input{data/macros.tex}"):
         document.preamble.append(NoEscape(text))
-    document.preamble.append(Command("title", NoEscape(escape(plan.title))))
-    document.preamble.append(
-        Command("author", NoEscape(rf"\normalsize ddtree-bench, plan \texttt{{{escape(plan.plan)}}}"))
-    )
-    document.preamble.append(Command("date", NoEscape("")))
-    document.append(NoEscape(r"\maketitle\thispagestyle{fancy}"))
+    document.append(NoEscape(_title(context)))
     for section in SECTIONS:
         section.write(document, context)
     (out / "data").mkdir(parents=True, exist_ok=True)
@@ -48,6 +43,17 @@ def write(plan: Plan, tables_dir: Path, out: Path) -> Path:
     target = out / "ddtree.tex"
     target.write_text(document.dumps() + "\n")
     return target
+
+
+def _title(context: Context) -> str:
+    """Title, plan, and when it was measured."""
+    days = sorted({str(value)[:10] for value in context.rows("provenance", key="started")["value"]})
+    when = f", measured {' to '.join(dict.fromkeys([days[0], days[-1]]))}" if days else ""
+    plan = context.plan
+    return (
+        rf"{{\raggedright{{\LARGE\bfseries {escape(plan.title)}\par}}\smallskip"
+        rf"{{\color{{black!65}}ddtree-bench, plan \texttt{{{escape(plan.plan)}}}{escape(when)}\par}}}}"
+    )
 
 
 def compile(tex: Path, log: Path | None = None) -> Path:

@@ -35,7 +35,9 @@ class Macros:
             return NoEscape(MISSING)
         key = f"{table}:{int(row['row'])}:{column}" + (f":{name}" if name else "")
         about = ", ".join(
-            str(row[k]) for k in ("server", "workload", "concurrency", "metric") if k in row.index and pd.notna(row[k])
+            str(row[k])
+            for k in ("server", "workload", "concurrency", "metric", "against")
+            if k in row.index and pd.notna(row[k])
         )
         comment = " ".join(f"{about} <- {row.get('path', '')}".split())
         comment = "".join(c if " " <= c <= "~" else "?" for c in comment)[:300]

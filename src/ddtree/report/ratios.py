@@ -1,8 +1,8 @@
 """Comparisons: speed-ups over the baseline and the chain, the best server without selection bias, the noise floor.
 
 A pair is the same turn of the same conversation in the same repeat, answered by both sides. A speed-up is the time per
-output token of the reference over that of the server, so above 1 is faster. `n` counts conversations, which are what the
-bootstrap resamples; `pairs` counts answers.
+output token of the reference over that of the server, so above 1 is faster. `n` counts conversations, which are what
+the bootstrap resamples; `pairs` counts answers.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _METRICS = {  # metric -> (heading, digits, scale)
 
 
 def write(document: Document, context: Context) -> None:
-    document.append(NoEscape(r"\clearpage\appendix"))
+    document.append(NoEscape(r"\appendix"))
     with document.create(Section("Appendix", label=False)) as section:
         with section.create(Subsection("Where a number comes from", label=False)):
             _hops(section, context)
@@ -36,8 +36,8 @@ def _hops(section: Section, context: Context) -> None:
     folder = rf"\texttt{{{escape(f'results/{context.plan.plan}', breakable=True)}}}"
     paragraph(
         section,
-        r"Three hops. (1) A number in the prose is a macro of \texttt{report/data/macros.tex}, a point of a chart is a line "
-        r"of \texttt{report/data/<figure>-<panel>.csv}; both name a table and a row. (2) The tables are "
+        r"Three hops. (1) A number in the prose is a macro of \texttt{report/data/macros.tex}, a point of a chart is "
+        r"a line of \texttt{report/data/<figure>-<panel>.csv}; both name a table and a row. (2) The tables are "
         rf"{folder}\texttt{{/tables/*.csv}} (and \texttt{{.parquet}}); \texttt{{row}} is their first column. (3) The "
         r"column \texttt{path} of that row names the cell file with the raw timestamps of every request.",
     )
@@ -50,8 +50,9 @@ def _cells(section: Section, context: Context) -> None:
         return
     paragraph(
         section,
-        r"Means over the successful requests of all repeats. TTFT and TPOT in milliseconds, E2E in seconds; tok/s is the "
-        r"output of the whole run; $\tau$ tokens per verify step; fail: requests without an answer. Every file lies below "
+        r"Means over the successful requests of all repeats. TTFT and TPOT in milliseconds, E2E in seconds; tok/s is "
+        r"the output of the whole run; $\tau$ tokens per verify step; fail: requests without an answer. Every file "
+        r"lies below "
         rf"\texttt{{{escape(f'results/{context.plan.plan}/cells', breakable=True)}}} as "
         r"\texttt{<server>/<workload>/c<concurrency>.json}.",
     )

@@ -31,9 +31,10 @@ def _lossless(section: Section, context: Context) -> None:
         section,
         rf"Speculative decoding must not change a greedy answer. Each answer is compared with that of "
         rf"{arm(context.plan.baseline)} to the same input. Two tokens with almost the same probability may swap places "
-        r"under another order of summation; so each first difference is judged by the baseline's own log-probabilities: "
-        r"a \emph{tie} when the gap is below the threshold for the data type, otherwise \emph{wrong}; \emph{open} when "
-        r"the workload was not scored. The control rows compare the baseline with itself.",
+        r"under another order of summation; so each first difference is judged by the baseline's own "
+        r"log-probabilities: a \emph{tie} when the gap is below the threshold for the data type, otherwise "
+        r"\emph{wrong}; \emph{open} when the workload was not scored. The control rows compare the baseline with "
+        r"itself.",
     )
     table(
         section,
@@ -43,12 +44,12 @@ def _lossless(section: Section, context: Context) -> None:
             [
                 arm(str(r["server"])) + _CONTROL[str(r["comparison"])],
                 *(number(r[c], 0) for c in ("compared", "identical", "tie", "bug", "unscored")),
-                number(r["largest_gap"], 5),
+                number(r["largest_gap"], 4),
             ]
             for _, r in rows.iterrows()
         ],
-        "Greedy answers against the baseline's, all workloads. Largest gap: between the two tokens at a first difference, "
-        "in nats of the baseline's log-probability.",
+        "Greedy answers against the baseline's, all workloads. Largest gap: between the two tokens at a first "
+        "difference, in nats of the baseline's log-probability.",
         "lossless",
     )
 
@@ -60,9 +61,9 @@ def _coding(section: Section, context: Context) -> None:
         return
     paragraph(
         section,
-        "Generated programs run against the tests of their problem in a sandbox, after all load cells. An answer cut off "
-        "by the token limit is \\emph{truncated}, not wrong. With a lossless method the verdicts of all servers agree; the "
-        "score itself is the model's.",
+        "Generated programs run against the tests of their problem in a sandbox, after all load cells. An answer cut "
+        "off by the token limit is \\emph{truncated}, not wrong. With a lossless method the verdicts of all servers "
+        "agree; the score itself is the model's.",
     )
     table(
         section,
@@ -73,7 +74,8 @@ def _coding(section: Section, context: Context) -> None:
                 arm(server),
                 number(r["n"], 0),
                 *(number(r[v], 0) for v in VERDICTS),
-                rf"{number(r['rate'], 0, 100)} {{\footnotesize\color{{black!60}}[{r['low'] * 100:.0f}, {r['high'] * 100:.0f}]}}",
+                rf"{number(r['rate'], 0, 100)} "
+                rf"{{\footnotesize\color{{black!60}}[{r['low'] * 100:.0f}, {r['high'] * 100:.0f}]}}",
             ]
             for server in context.looks
             for _, r in rows[rows["server"] == server].iterrows()

@@ -11,8 +11,8 @@ from ddtree.report.context import Context, arm, figure, interval, number, paragr
 
 FIGURES = {
     "budget": r"Left: acceptance length $\tau$, the tokens that a verify step emits, bonus token included, against the "
-    r"number of rows that it verifies (a tree of budget $B$ has $B+1$). Right: the speed-up of decoding that comes of it. "
-    r"All workloads together, 95\,\% intervals.",
+    r"number of rows that it verifies (a tree of budget $B$ has $B+1$). Right: the speed-up of decoding that comes "
+    r"of it. All workloads together, 95\,\% intervals.",
     "depth": r"Share of verify steps that accepted at least $d$ drafted tokens, all workloads together.",
     "steps": r"Tokens per verify step against the time of a step, relative to the time of one autoregressive token. "
     r"Dashed lines join points of equal decoding speed-up. A wider tree moves up (more tokens) and right (slower "
@@ -31,21 +31,23 @@ def write(document: Document, context: Context) -> None:
         paragraph(
             section,
             r"Decoding speed-up is a product of two things that are measured separately: tokens per step, and the time "
-            r"of a step relative to an autoregressive one. A larger budget raises the first with falling returns and the "
+            r"of a step relative to an autoregressive one. A larger budget raises the first with falling returns and "
+            r"the "
             rf"second steadily. All figures here are at concurrency {first}.",
         )
         for text in _comparison(context, first):
             paragraph(section, text)
         _table(section, context, first)
         for name, caption in FIGURES.items():
-            if (context.folder / "figures" / f"{name}.tex").exists():
+            if context.drawn(name):
                 figure(section, f"figures/{name}.tex", caption, name)
-        if (context.folder / "figures" / "categories.pdf").exists():
+        if context.drawn("categories"):
             figure(
                 section,
                 "figures/categories.pdf",
-                rf"Speed-up over {arm(context.plan.baseline)} (end to end) by category of prompt and server, concurrency "
-                rf"{first}; $n$ is the number of paired answers of the category. Blank: not measured. Drafts are easy "
+                rf"Speed-up over {arm(context.plan.baseline)} (end to end) by category of prompt and server, "
+                rf"concurrency {first}; $n$ is the number of paired answers of the category. Blank: not measured. "
+                rf"Drafts are easy "
                 "where text is predictable, so the category decides more than the budget does.",
                 "categories",
             )
@@ -105,7 +107,7 @@ def _table(section: Section, context: Context, concurrency: int) -> None:
         ["Server", "Rows/step", r"$\tau$", "ms/step", "Rel.\\ step time", r"Speed-up", "Steps"],
         body,
         rf"Acceptance at concurrency {concurrency}, all workloads together. $\tau$: tokens per verify step with its "
-        r"95\,\% interval; rel.\ step time: time of a verify step over that of an autoregressive one; speed-up of decoding "
-        r"$= \tau\,/\,$rel.\ step time; rows: tokens that a step verifies, the known one included.",
+        r"95\,\% interval; rel.\ step time: time of a verify step over that of an autoregressive one; speed-up of "
+        r"decoding $= \tau\,/\,$rel.\ step time; rows: tokens that a step verifies, the known one included.",
         "acceptance",
     )

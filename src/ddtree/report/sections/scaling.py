@@ -17,34 +17,34 @@ def write(document: Document, context: Context) -> None:
 
 
 def _concurrency(section: Section, context: Context) -> None:
-    if not (context.folder / "figures" / "concurrency.tex").exists():
+    if not context.drawn("concurrency"):
         paragraph(section, "No workload was measured at more than one concurrency, so there is no curve to draw.")
         return
     paragraph(
         section,
-        "Verification of several drafted tokens is cheap as long as the hardware has arithmetic to spare. Requests that "
-        "run together use it up: a wide tree that pays for one request may cost more than it brings for many. "
+        "Verification of several drafted tokens is cheap as long as the hardware has arithmetic to spare. Requests "
+        "that run together use it up: a wide tree that pays for one request may cost more than it brings for many. "
         "Figure~\\ref{fig:concurrency} shows where the lines cross or meet.",
     )
     figure(
         section,
         "figures/concurrency.tex",
-        "Output tokens per second of all requests together, by the number of requests in flight; one panel per workload "
-        "that was measured at several. Points: mean over repeats; whiskers: smallest and largest repeat. An incomplete "
-        "line has no measurement there.",
+        "Output tokens per second of all requests together, by the number of requests in flight; one panel per "
+        "workload that was measured at several. Points: mean over repeats; whiskers: smallest and largest repeat. An "
+        "incomplete line has no measurement there.",
         "concurrency",
     )
 
 
 def _context(section: Section, context: Context) -> None:
-    if not (context.folder / "figures" / "context.tex").exists():
+    if not context.drawn("context"):
         paragraph(section, "Fewer than two single-turn workloads were measured, so context length cannot be compared.")
         return
     first = context.concurrencies()[0]
     paragraph(
         section,
-        "The prompts of the workloads differ in kind as well as in length, so figure~\\ref{fig:context} compares servers "
-        "at each length, not lengths with each other.",
+        "The prompts of the workloads differ in kind as well as in length, so figure~\\ref{fig:context} compares "
+        "servers at each length, not lengths with each other.",
     )
     figure(
         section,

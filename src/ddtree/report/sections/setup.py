@@ -47,7 +47,7 @@ def _machine(section: Section, context: Context) -> None:
     table(
         section,
         r"l>{\raggedright\arraybackslash}p{0.66\textwidth}",
-        ["", "Value"],
+        ["Fact", "Value"],
         rows,
         "Machine, software and models. All recorded facts are in the appendix.",
         "machine",
@@ -119,7 +119,8 @@ def _workloads(section: Section, context: Context) -> None:
             ]
             for _, r in rows.iterrows()
         ],
-        rf"Workloads as {arm(context.plan.baseline)} saw them: range of prompt lengths and mean output length in tokens. "
+        rf"Workloads as {arm(context.plan.baseline)} saw them: range of prompt lengths and mean output length in "
+        rf"tokens. "
         r"*: feeds the correctness section only, never a speed.",
         "workloads",
     )

@@ -45,45 +45,51 @@ def _models(context: Context) -> set[str]:
 def _verdict(context: Context, concurrency: int) -> list[str]:
     """The comparison with the baseline, then the one with the chain."""
     at = rf"\textbf{{Concurrency {concurrency}.}} "
+    base = arm(context.plan.baseline)
     best = context.row("best", concurrency=concurrency, against="baseline", metric="e2e")
     if best is None:
-        return [at + f"No server can be compared with {arm(context.plan.baseline)}: its cells are missing."]
+        return [at + f"Nothing can be compared with {base}: too few answers that both sides gave."]
     ratio = context.ratio("best", best)
     first, second = str(best["server"]), str(best["server_second"])
-    base = arm(context.plan.baseline)
-    if best["low"] > 1:
-        if first == second:
-            text = f"{arm(first)} is the fastest: {ratio} times as fast per output token as {base}."
-        else:
-            text = (
-                f"Speculative decoding is faster than {base}, {ratio} times, but the winner is open: one half of the "
-                f"prompts favours {arm(first)}, the other {arm(second)}."
-            )
+    if best["low"] > 1 and first == second:
+        text = f"{arm(first)} is the fastest, with a speed-up of {ratio} over {base} in time per output token."
+    elif best["low"] > 1:
+        text = (
+            f"Speculative decoding is faster than {base}, with a speed-up of {ratio}, but which server wins is open: "
+            f"one half of the prompts favours {arm(first)}, the other {arm(second)}."
+        )
     elif best["high"] < 1:
-        text = f"No server is faster than {base}: the best of the others, {arm(first)}, has a speed-up of {ratio}."
+        text = f"{base} is the fastest: the best of the others, {arm(first)}, has a speed-up of {ratio}, a loss."
     else:
         text = (
-            f"No winner: the speed-up of the best server over {base} is {ratio}, and without a difference beyond "
-            "doubt the simpler one is the better choice."
+            f"No winner: the best server, {arm(first)}, has a speed-up of {ratio} over {base}, which does not settle "
+            "whether it is faster at all."
         )
+    wrong = [s for s in dict.fromkeys((first, second)) if _bugs(context, s)]
+    if wrong:
+        text += f" But {listing([arm(s) for s in wrong])} gave wrong answers."
     return [at + text, *_against_chain(context, concurrency)]
 
 
 def _against_chain(context: Context, concurrency: int) -> list[str]:
-    chain = context.plan.chain
-    if chain is None:
+    if context.plan.chain is None:
         return []
-    at = rf"\textbf{{Tree or chain, concurrency {concurrency}.}} "
+    at, chain = rf"\textbf{{Concurrency {concurrency}, tree or chain.}} ", arm(context.plan.chain)
     best = context.row("best", concurrency=concurrency, against="chain", metric="e2e")
     if best is None:
-        return [at + f"Trees cannot be compared with {arm(chain)}: cells of one of them are missing."]
+        return [at + f"No tree can be compared with {chain}: too few answers that both sides gave."]
     ratio = context.ratio("best", best)
     names = listing([arm(s) for s in dict.fromkeys([str(best["server"]), str(best["server_second"])])])
     if best["low"] > 1:
-        return [at + f"The best tree ({names}) beats {arm(chain)}: {ratio} times as fast."]
+        return [at + f"The best tree ({names}) beats {chain}, with a speed-up of {ratio} over it."]
     if best["high"] < 1:
-        return [at + f"The chain {arm(chain)} wins: the best tree ({names}) has only {ratio} times its speed."]
-    return [at + f"Undecided: the best tree ({names}) has {ratio} times the speed of {arm(chain)}."]
+        return [at + f"{chain} beats the best tree ({names}), whose speed is {ratio} of the chain's."]
+    return [at + f"Undecided: the speed of the best tree ({names}) is {ratio} of that of {chain}."]
+
+
+def _bugs(context: Context, server: str) -> int:
+    row = context.row("lossless", comparison="arm", server=server, workload="all")
+    return 0 if row is None else int(row["bug"])
 
 
 def _noise(context: Context) -> str:
@@ -109,9 +115,14 @@ def _answers(context: Context) -> str:
         return "The answers were not compared: no greedy comparison is available."
     wrong = [(str(r["server"]), r) for _, r in rows.iterrows() if r["bug"] > 0]
     if wrong:
-        named = [f"{arm(server)} ({context.macros.number('lossless', r, 'bug', 0)} answers)" for server, r in wrong]
+        named = [
+            f"{arm(server)} ({context.macros.number('lossless', r, 'bug', 0)} of "
+            f"{context.macros.number('lossless', r, 'compared', 0)})"
+            for server, r in wrong
+        ]
         return (
-            rf"\textbf{{Some answers are wrong:}} they differ from the baseline's beyond rounding, with {listing(named)}. "
+            rf"\textbf{{Some answers are wrong:}} beyond rounding they differ from the baseline's with "
+            rf"{listing(named)}. "
             "The speed of these servers means nothing until that is understood (section~\\ref{sec:correctness})."
         )
     if not rows["compared"].sum():
@@ -180,7 +191,7 @@ def _lossless(context: Context, server: str) -> str:
         return number(None)
     if row["unscored"] > 0:
         return f"{int(row['unscored'])} open"
-    return "equal" if row["tie"] == 0 else f"equal, {int(row['tie'])} ties"
+    return "equal" if row["tie"] == 0 else f"equal ({int(row['tie'])} tie{'s' if row['tie'] > 1 else ''})"
 
 
 def _coding(context: Context, server: str) -> str:

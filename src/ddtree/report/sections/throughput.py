@@ -10,46 +10,51 @@ from ddtree.report.escape import escape
 
 def write(document: Document, context: Context) -> None:
     with document.create(Section("Throughput by method and workload", label=False)) as section:
-        if not context.measured():
+        if not context.concurrencies():
             paragraph(section, "No load cell was measured, so there is no throughput to show.")
             return
+        base = arm(context.plan.baseline)
+        compared = context.drawn("speedup")
         paragraph(
             section,
-            "Figure~\\ref{fig:throughput} shows what a server delivers, figure~\\ref{fig:speedup} and "
-            "table~\\ref{tab:speedup} how that compares with autoregressive decoding of the same answers. A server that "
-            "is missing from a group has no measurement there.",
+            "Figure~\\ref{fig:throughput} shows what a server delivers"
+            + (
+                ", figure~\\ref{fig:speedup} and table~\\ref{tab:speedup} how that compares with autoregressive "
+                "decoding of the same answers. "
+                if compared
+                else f". Nothing can be compared with {base}: its cells, or those of every other server, are missing. "
+            )
+            + "A server that is missing from a group has no measurement there.",
         )
         figure(
             section,
             "figures/throughput.tex",
-            "Output tokens per second of the whole run, by workload; one panel per concurrency, all requests of the run "
-            "together. Bars: mean over the repeats; whiskers: smallest and largest repeat, absent where a workload ran "
-            "once. " + _notes(context, "throughput"),
+            "Output tokens per second of the whole run, all requests in flight together, by workload; one panel per "
+            "concurrency. Bars: mean over the repeats; whiskers: smallest and largest repeat, absent where a workload "
+            "ran once. " + context.notes("throughput"),
             "throughput",
         )
+        if not compared:
+            return
+        noise = context.row("noise", server="all", workload="all", metric="e2e")
         figure(
             section,
             "figures/speedup.tex",
-            rf"Speed-up over {arm(context.plan.baseline)}: ratio of the time per output token, prefill included, paired "
-            r"by conversation, turn and repeat. Whiskers: 95\,\% bootstrap intervals. Dashed: no gain. Grey: the noise "
-            "floor, the largest difference between two equal runs of one cell"
-            + ("" if _has_noise(context) else " (not shown: nothing was repeated)")
-            + ". "
-            + _notes(context, "speedup"),
+            rf"Speed-up over {base}: ratio of the time per output token, prefill included, paired by conversation, "
+            rf"turn "
+            r"and repeat. Whiskers: 95\,\% bootstrap intervals over conversations. Dashed: no gain. "
+            + (
+                "The noise floor is not drawn, since no workload was repeated. "
+                if noise is None
+                else "Grey band around it: the noise floor, the largest difference between two equal runs of one cell "
+                rf"({context.macros.number('noise', noise, 'floor', 1, scale=100, name='percent')}\,\%). "
+            )
+            + context.notes("speedup"),
             "speedup",
         )
         for concurrency in context.concurrencies():
             _table(section, context, concurrency)
         section.append(NoEscape(r"\FloatBarrier"))
-
-
-def _has_noise(context: Context) -> bool:
-    return context.row("noise", server="all", workload="all") is not None
-
-
-def _notes(context: Context, name: str) -> str:
-    file = context.folder / "data" / f"{name}.notes"
-    return file.read_text().strip() if file.exists() else ""
 
 
 def _table(section: Section, context: Context, concurrency: int) -> None:
@@ -78,8 +83,9 @@ def _table(section: Section, context: Context, concurrency: int) -> None:
         "llrrr",
         ["Workload", "Server", "End to end", "Decoding only", "Over the chain"],
         body,
-        rf"Speed-ups at concurrency {concurrency} with 95\,\% intervals. End to end and decoding only (without the first "
-        rf"token) are relative to {arm(context.plan.baseline)}; the last column is the end-to-end ratio to "
-        rf"{arm(context.plan.chain) if context.plan.chain else 'the chain'}. $n$: conversations, which the bootstrap resamples.",
+        rf"Speed-ups at concurrency {concurrency} with 95\,\% intervals. End to end and decoding only (without the "
+        rf"first token) are relative to {arm(context.plan.baseline)}; the last column is the end-to-end ratio to "
+        rf"{arm(context.plan.chain) if context.plan.chain else 'the chain'}. $n$: conversations, which the bootstrap "
+        rf"resamples.",
         "speedup" + suffix,
     )
