@@ -6,8 +6,8 @@ plain data. Generated code therefore shares no memory, file descriptor or argume
 it can end early, print what it likes or look around, but only right answers make a test pass. The judge cannot be
 traced by the worker (it is not dumpable), and a killed judge is a missing verdict, never a pass.
 
-Standard library only; the interpreter gets this file as text (`python -I -S -c`), the limits as its one argument and
-the job on standard input.
+Standard library and seal.py only; the interpreter gets both as text (`python -I -S -c`), the limits as its one
+argument and the job on standard input.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ import sys
 import traceback
 from typing import IO, Any
 
+from ddtree.quality.seal import PR_SET_NO_NEW_PRIVS, deny_calls, prctl, read_only
+
 MAX_REPLY = 1 << 20  # bytes of one result
 MAX_DIGITS = 100_000  # of an integer that crosses the pipe: conversion is quadratic
 MAX_DETAIL = 300
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 CONTAINERS = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 
 
@@ -71,18 +73,15 @@ def decode(value: Any) -> Any:
     return CONTAINERS[kind](decode(v) for v in body)
 
 
-def prctl(option: int, value: int) -> None:
-    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl({option})")
-
-
 def confine(limits: dict[str, Any]) -> None:
     if limits["uid"] is not None:  # the kernel does not count root's processes, so root cannot be limited
         os.setgroups([])
         os.setgid(limits["uid"])
         os.setuid(limits["uid"])
-    prctl(PR_SET_NO_NEW_PRIVS, 1)
-    prctl(PR_SET_DUMPABLE, 0)
+    prctl(PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1))
+    prctl(PR_SET_DUMPABLE, ctypes.c_ulong(0))
+    if limits["readable"] is not None:
+        read_only(limits["readable"])
     os.environ.clear()
     sys.set_int_max_str_digits(MAX_DIGITS)
     resource.setrlimit(resource.RLIMIT_CPU, (limits["cpu_s"], limits["cpu_s"] + 1))
@@ -184,12 +183,14 @@ def main() -> None:
     replies_out, replies_in = os.pipe()
     worker_pid = os.fork()
     if worker_pid == 0:
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
         for standard in (0, 1, 2):
             os.dup2(null, standard)
         for other in (calls_in, replies_out, null):
             os.close(other)
         forbid_processes()
+        if limits["readable"] is not None:
+            deny_calls()
         try:
             worker(os.fdopen(calls_out), os.fdopen(replies_in, "w"))
         finally:
@@ -203,7 +204,3 @@ def main() -> None:
     verdict, detail = judge(job, os.fdopen(calls_in, "w"), os.fdopen(replies_out), worker_pid, limits["cpu_s"])
     os.write(outside, json.dumps([verdict, detail[:MAX_DETAIL]]).encode())
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,10 +1,12 @@
 """Runs generated programs where they can do no harm: no network, no project, few resources, one process.
 
-Three levels, of which the first that really works here is taken:
+Four levels, of which the first that really works here is taken:
 
 - `bubblewrap`: `bwrap` gives a new root with the system and the interpreter read-only, its own network, process and
   IPC namespaces;
 - `namespaces`: the same view built with `unshare`, `mount` and `chroot`, for machines without bubblewrap;
+- `landlock`: no privilege at all: only the system and the interpreter can be read and nothing written (Landlock), and
+  a system call filter denies sockets and signals; for machines where user namespaces are forbidden;
 - `rlimits`: resource limits alone. The program can then reach the network and read what its user can, so this level
   is taken only when asked for by `allow_unisolated`.
 
@@ -27,10 +29,20 @@ from typing import Literal
 
 import psutil
 
-Level = Literal["bubblewrap", "namespaces", "rlimits"]
+Level = Literal["bubblewrap", "namespaces", "landlock", "rlimits"]
 Ending = Literal["passed", "failed", "error", "timeout"]
-LEVELS: tuple[Level, ...] = ("bubblewrap", "namespaces", "rlimits")
-INSIDE = Path(__file__).with_name("inside.py").read_text()
+LEVELS: tuple[Level, ...] = ("bubblewrap", "namespaces", "landlock", "rlimits")
+TOOLS = {"bubblewrap": "bwrap", "namespaces": "unshare"}
+MODULES = {"ddtree": "", "ddtree.quality": ""} | {
+    f"ddtree.quality.{name}": Path(__file__).with_name(f"{name}.py").read_text() for name in ("seal", "inside")
+}
+# The interpreter inside cannot see this package, so it gets the two modules as text.
+INSIDE = f"""import sys, types
+for name, text in {MODULES!r}.items():
+    sys.modules[name] = types.ModuleType(name)
+    exec(compile(text, name, "exec"), sys.modules[name].__dict__)
+sys.modules["ddtree.quality.inside"].main()
+"""
 NOBODY = 65534
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -110,8 +122,9 @@ class Sandbox:
             finally:
                 _end(process)
         if not out:
-            said = err.decode(errors="replace").strip().splitlines()
-            return Outcome("error", f"no verdict from the sandbox: {said[0][:300] if said else 'its judge was killed'}")
+            said = err.decode(errors="replace").strip().splitlines() or ["its judge was killed"]
+            decisive = said[-1] if said[0].startswith("Traceback") else said[0]
+            return Outcome("error", f"no verdict from the sandbox: {decisive[:300]}")
         ending, detail = json.loads(out)
         return Outcome(ending, detail)
 
@@ -123,6 +136,7 @@ class Sandbox:
             "AS": self.limits.memory_bytes,
             "FSIZE": 0 if self.level == "rlimits" else self.limits.file_bytes,
             "NOFILE": self.limits.open_files,
+            "readable": self._shown() if self.level == "landlock" else None,
         }
         inside = [str(self.python), "-I", "-S", "-c", INSIDE, json.dumps(limits)]
         if self.level == "bubblewrap":
@@ -214,8 +228,8 @@ def trial(port, hidden):
 
 def try_out(sandbox: Sandbox) -> str:
     """Empty if a program that tries to get out of `sandbox` cannot, else what was wrong."""
-    tool = {"bubblewrap": "bwrap", "namespaces": "unshare", "rlimits": "sh"}[sandbox.level]
-    if shutil.which(tool, path=PATH) is None:
+    tool = TOOLS.get(sandbox.level)
+    if tool and shutil.which(tool, path=PATH) is None:
         return f"{tool} is not installed"
     allowed = {"network", "project"} if sandbox.level == "rlimits" else set()
     with socket.create_server(("127.0.0.1", 0)) as listener:
