@@ -28,7 +28,7 @@ from ddtree.summary import describe
 from ddtree.workloads import read
 
 # A second try cannot help: the same start fails in the same way.
-FINAL = frozenset({"out_of_memory", "bad_flag", "missing_model", "effective_differs"})
+FINAL = frozenset({"out_of_memory", "bad_flag", "missing_model", "import_error", "effective_differs"})
 
 log = logging.getLogger(__name__)
 
@@ -172,7 +172,7 @@ class Session:
         async with asyncio.timeout_at(deadline):
             await warm_up(server.url, prompts, workload, cell.concurrency)
         runs = [
-            await measure(server.url, prompts, workload, cell.concurrency, repeat, deadline - clock())
+            await measure(server.url, prompts, workload, cell.concurrency, repeat, deadline - clock(), server.pid)
             for repeat in range(workload.repeats or 1)
         ]
         return runs, await score(server.url, runs[0], prompts) if self.spec.audited(cell.workload) else []

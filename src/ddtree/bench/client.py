@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import time
 from collections.abc import Iterable
 
 import aiohttp
 
-from ddtree.bench import health
+from ddtree.bench import health, neighbours
 from ddtree.bench.dialogue import extend
 from ddtree.bench.records import Conversation, Failure, PromptSet, Request, Run
 from ddtree.bench.sender import CONTROL_S, Sender, connection
@@ -21,12 +22,19 @@ class CellTimeout(Exception):
 
 
 async def measure(
-    url: str, prompts: PromptSet, workload: Workload, concurrency: int, repeat: int, limit_s: float | None = None
+    url: str,
+    prompts: PromptSet,
+    workload: Workload,
+    concurrency: int,
+    repeat: int,
+    limit_s: float | None = None,
+    server_pid: int | None = None,
 ) -> Run:
     """One pass over the conversations, in their order, `concurrency` of them at any time.
 
     The prefix cache is flushed first. `limit_s` (default: the workload's cell_timeout_s) bounds the pass; beyond it the
     open requests are closed, which aborts them, and CellTimeout is raised. Failed requests are records, not exceptions.
+    `server_pid` is the server's process when it runs on this host: what others used of its cores is recorded.
     """
     limit = workload.cell_timeout_s if limit_s is None else limit_s
     requests: list[Request] = []
@@ -34,14 +42,14 @@ async def measure(
         emptied = await _flush(http, url)
         sender = Sender(http, url, workload, frozenset(prompts.stop_token_ids))
         async with health.LoopWatch() as watch:
-            start = time.monotonic()
+            cores, start = neighbours.CoreWatch([os.getpid(), server_pid] if server_pid else []), time.monotonic()
             try:
                 async with asyncio.timeout(limit):
                     await _closed_loop(sender, prompts.conversations, concurrency, requests)
             except TimeoutError:
                 total = sum(len(conversation.turns) for conversation in prompts.conversations)
                 raise CellTimeout(f"{len(requests)} of {total} requests ended within {limit:g} s") from None
-            end = time.monotonic()
+            end, foreign = time.monotonic(), cores.foreign_cores() if server_pid else None
     order = {conversation.id: i for i, conversation in enumerate(prompts.conversations)}
     requests.sort(key=lambda r: (order[r.conversation], r.turn))
     return Run(
@@ -50,7 +58,7 @@ async def measure(
         end_s=end,
         flushed=emptied and not _reused(requests, prompts.conversations),
         requests=requests,
-        client=health.verdict(watch.lags_s, requests),
+        client=health.verdict(watch.lags_s, requests, foreign),
     )
 
 

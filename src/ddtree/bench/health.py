@@ -11,6 +11,7 @@ from types import TracebackType
 
 import numpy as np
 
+from ddtree.bench import neighbours
 from ddtree.bench.records import ClientHealth, Request
 
 TICK_S = 0.01
@@ -42,9 +43,15 @@ class LoopWatch:
             self.lags_s.append(max(0.0, time.monotonic() - begin - TICK_S))
 
 
-def verdict(lags_s: list[float], requests: Iterable[Request]) -> ClientHealth:
+def verdict(lags_s: list[float], requests: Iterable[Request], foreign_cores: float | None = None) -> ClientHealth:
     """`distorted` when the 99th percentile of the loop's lag is more than a tenth of the median gap between chunks."""
     gaps = [late[0] - early[0] for r in requests for early, late in itertools.pairwise(r.chunks)]
     tolerated = max(TOLERATED_S, TOLERATED_SHARE * float(np.median(gaps))) if gaps else TOLERATED_S
     p99 = float(np.percentile(lags_s, 99)) if lags_s else 0.0
-    return ClientHealth(loop_lag_max_s=max(lags_s, default=0.0), loop_lag_p99_s=p99, distorted=p99 > tolerated)
+    return ClientHealth(
+        loop_lag_max_s=max(lags_s, default=0.0),
+        loop_lag_p99_s=p99,
+        distorted=p99 > tolerated,
+        foreign_cores=foreign_cores,
+        disturbed=foreign_cores is not None and neighbours.disturbed(foreign_cores),
+    )

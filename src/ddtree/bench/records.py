@@ -82,6 +82,8 @@ class ClientHealth(Record):
     loop_lag_max_s: float
     loop_lag_p99_s: float
     distorted: bool  # the client itself may have bent the numbers
+    foreign_cores: float | None = None  # mean number of cores that processes of neither client nor server used
+    disturbed: bool = False  # too many foreign cores for the times to be the server's own
 
 
 class Run(Record):
@@ -113,8 +115,9 @@ class Cell(Record):
 
 
 class Reason(Record):
-    """Why there is no result. `category` is machine-readable: out_of_memory, bad_flag, missing_model, crash_in_load,
-    start_timeout, port, gpus, effective_differs, cell_timeout, too_many_failures, server_died, other."""
+    """Why there is no result. `category` is machine-readable: out_of_memory, bad_flag, missing_model, import_error,
+    crash_in_load, start_timeout, port, nccl, gpus, effective_differs, cell_timeout, too_many_failures, server_died,
+    other."""
 
     category: str
     detail: str
