@@ -8,10 +8,18 @@ from ddtree.bench.records import Reason
 
 TAIL_LINES, LINE_CHARS = 15, 300
 # Said once, these are final even while the process lingers (a worker died, its parent waits for it).
-FATAL = re.compile(r"OutOfMemoryError|CUDA (error: )?out of memory|can't allocate memory|std::bad_alloc", re.I)
+_MEMORY = (
+    r"OutOfMemoryError|CUDA (error: )?out of memory|can't allocate memory|std::bad_alloc|^\w*Error: Not enough memory"
+)
+# SGLang's parent says the last one after a worker has logged its exception.
+FATAL = re.compile(_MEMORY + r"|Received sigquit from a child process", re.I | re.M)
+# Below such a line stands the exception that ended one of SGLang's processes; what came before did not.
+_RAISING = re.compile(r"hit an exception: Traceback")
 # The first category with a matching line wins; its last matching line is the decisive one.
 CATEGORIES = {
-    "out_of_memory": re.compile(FATAL.pattern + r"|\bMemoryError\b|Cannot allocate memory", re.I),
+    "out_of_memory": re.compile(
+        _MEMORY + r"|\bMemoryError\b|Cannot allocate memory|(runs|Prefill|Decode) out of memory", re.I
+    ),
     "missing_model": re.compile(
         r"FileNotFoundError|No such file or directory|does not exist|RepositoryNotFoundError"
         r"|not a valid model identifier|not found: .*(model|config\.json|safetensors)|no \S*(config\.json|safetensors)",
@@ -19,10 +27,12 @@ CATEGORIES = {
     ),
     "bad_flag": re.compile(
         r"unrecognized arguments|invalid choice|arguments are required|expected (one|at least one) argument"
-        r"|error: argument --?\w|no such option",
+        r"|error: argument --?\w|no such option|^(Value|Assertion)Error: .*--[a-z]+-[a-z]",
         re.I,
     ),
-    "port": re.compile(r"address already in use|EADDRINUSE", re.I),
+    "port": re.compile(r"address already in use|EADDRINUSE|port \d* ?is already in use", re.I),
+    "nccl": re.compile(r"NCCL error|DistBackendError|nccl(UnhandledCuda|System|Internal|Remote)Error|ncclInvalid"),
+    "import_error": re.compile(r"^(ModuleNotFoundError|ImportError): "),
 }
 _RAISED = re.compile(r"^(\w+\.)*\w*(Error|Exception|Interrupt|Exit)\b|\berror: |\bfatal\b", re.I)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -40,6 +50,8 @@ def classify(text: str, fallback: str, note: str) -> Reason:
     spoken = [line for line in whole if not line.startswith("guard: starting")]
     # Only the end counts: a warning at the top of a long log did not end the server.
     recent = [line for line in spoken if not line.startswith("guard: ")][-200:]
+    raising = [i for i, line in enumerate(recent) if _RAISING.search(line)]
+    recent = recent[raising[0] :] if raising else recent
     for category, pattern in CATEGORIES.items():
         if matching := [line for line in recent if pattern.search(line)]:
             return Reason(category=category, detail=f"{matching[-1].strip()} ({note})", log_tail=spoken[-TAIL_LINES:])
