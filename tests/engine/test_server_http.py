@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -68,6 +69,12 @@ def test_info_tells_who_answers_and_what_is_in_force(server: Served, folders: tu
     assert {key: info[key] for key in expected} == expected
     assert info["started_unix"] > 0
     assert info["version"]
+
+
+def test_it_listens_on_this_host_only(server: Served) -> None:
+    assert server.request("GET", "/server_info")[1]["host"] == "127.0.0.1"
+    with socket.socket() as elsewhere, pytest.raises(ConnectionRefusedError):
+        elsewhere.connect(("127.0.0.2", server.port))
 
 
 def test_health_generates_a_token_on_request_only(server: Served) -> None:

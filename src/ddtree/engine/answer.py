@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from ddtree.engine.api import Counters, Progress
 from ddtree.engine.detokenizer import Detokenizer
@@ -89,13 +90,14 @@ class Answer:
         return matched
 
     def _count(self, counters: Counters | None, kept: int = 0, made: int = 0) -> None:
-        """Take over the engine's counters; of a last step that made `made` tokens only the `kept` first ones count."""
+        """Take over the engine's counters. When only the `kept` first of a step's `made` tokens count, all of these are
+        drafts: the step accepted that many, and its bonus token is gone."""
         if counters is not None and kept < made:
             before = self.counters.histogram if self.counters else []
-            padded = [*before, *[0] * (len(counters.histogram) - len(before))]
+            steps = enumerate(zip_longest(counters.histogram, before, fillvalue=0))
+            accepted = next(depth for depth, (now, then) in steps if now > then)
             histogram = list(counters.histogram)
-            accepted = next((d for d, (new, old) in enumerate(zip(histogram, padded, strict=True)) if new > old), kept)
-            histogram[accepted] -= accepted != kept
-            histogram[kept] += accepted != kept
+            histogram[accepted] -= 1
+            histogram[kept] += 1
             counters = replace(counters, histogram=histogram)
         self.counters = counters if counters is not None else self.counters

@@ -24,10 +24,13 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take the port before the model is loaded; OSError if somebody has it."""
+    """Take the port before the model is loaded; OSError, one line, if somebody has it."""
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind((host, port))
+    try:
+        sock.bind((host, port))
+    except OSError as error:
+        raise OSError(f"port {port} on {host}: {error.strerror}") from None
     return sock
 
 
