@@ -150,6 +150,15 @@ def how_it_ended(worker_pid: int, cpu_s: int) -> tuple[str, str]:
     return "error", f"the program ended before the tests were over ({how})"
 
 
+def end(worker_pid: int) -> None:
+    """Nothing of the program is left when the verdict is told."""
+    try:
+        os.kill(worker_pid, signal.SIGKILL)
+        os.waitpid(worker_pid, 0)
+    except (ProcessLookupError, ChildProcessError):
+        pass
+
+
 def judge(job: dict[str, str], calls: IO[str], replies: IO[str], worker_pid: int, cpu_s: int) -> tuple[str, str]:
     """Verdict (passed, failed, error or timeout) and its detail."""
 
@@ -202,5 +211,6 @@ def main() -> None:
     os.dup2(null, 1)
     job = json.load(sys.stdin)
     verdict, detail = judge(job, os.fdopen(calls_in, "w"), os.fdopen(replies_out), worker_pid, limits["cpu_s"])
+    end(worker_pid)
     os.write(outside, json.dumps([verdict, detail[:MAX_DETAIL]]).encode())
     os._exit(0)

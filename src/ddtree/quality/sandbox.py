@@ -251,6 +251,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         except psutil.NoSuchProcess:
             continue
     process.communicate()  # the pipes close when the judge is gone
+    psutil.wait_procs(tree, timeout=5)
 
 
 def _current_python() -> Path:
