@@ -22,7 +22,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -239,19 +241,25 @@ def try_out(sandbox: Sandbox) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kills the whole tree; at the two isolated levels the kernel ends the process namespace with its first process."""
+    """Kills the whole tree; where there is a process namespace the kernel ends it with its first process."""
     try:
         tree = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
     except psutil.NoSuchProcess:
         tree = []
     process.kill()
     for member in tree:
-        try:
+        with suppress(psutil.NoSuchProcess):
             member.kill()
-        except psutil.NoSuchProcess:
-            continue
     process.communicate()  # the pipes close when the judge is gone
-    psutil.wait_procs(tree, timeout=5)
+    while any(_runs(member) for member in tree):
+        time.sleep(0.005)
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE  # the orphans are left to init
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _current_python() -> Path:
