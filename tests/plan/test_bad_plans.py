@@ -152,7 +152,7 @@ def test_broken_yaml_is_one_line_with_its_position(tmp_path: Path, text: str, me
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="none.yaml: no such plan file"):
+    with pytest.raises(PlanError, match=r"none\.yaml: no such plan file"):
         load([tmp_path / "none.yaml"])
 
 
