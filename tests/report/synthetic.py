@@ -63,7 +63,7 @@ class Arm:
         return 1 + sum(self.pattern) / len(self.pattern)
 
     def speedup(self, baseline: Arm) -> float:
-        return self.tau * baseline.step_ms / self.step_ms
+        return (baseline.step_ms / baseline.tau) / (self.step_ms / self.tau)
 
 
 ARMS = {

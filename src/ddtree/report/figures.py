@@ -73,6 +73,7 @@ def _throughput(context: Context) -> Chart:
         _by_workload(context, "throughput", "value"),
         ylabel="output tokens/s",
         kind="bar",
+        height_cm=4.1,
     )
 
 
@@ -83,6 +84,7 @@ def _speedup(context: Context) -> Chart:
         _by_workload(context, "speedups", "ratio", category="all", metric="e2e", against="baseline"),
         ylabel="speed-up",
         kind="bar",
+        height_cm=4.1,
         reference=1.0,
         band=None if noise is None else (1 / (1 + noise["floor"]), 1 + noise["floor"]),
     )
@@ -249,5 +251,5 @@ def _categories(context: Context, figures: Path, data: Path) -> list[Path]:
     names = [f"{c} (n = {int(rows[rows['category'] == c]['n'].max())})" for c in categories]
     rows.to_csv(data / "categories.csv", index=False)
     path = figures / "categories.pdf"
-    heatmap.draw(names, servers, values, path, f"speed-up over {context.plan.baseline}")
+    heatmap.draw(names, servers, values, path, "speed-up")
     return [path]

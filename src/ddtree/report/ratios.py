@@ -7,7 +7,7 @@ the bootstrap resamples; `pairs` counts answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -26,35 +26,44 @@ _NOISE = ["server", "workload", "concurrency", "metric", "comparisons", "floor",
 _FLOATS = dict.fromkeys(["ratio", "low", "high"], "float64")
 
 
-def speedups(requests: pd.DataFrame, plan: Plan) -> pd.DataFrame:
-    """One row per server, reference, workload (or all), concurrency, prompt category (or all) and metric."""
-    rows = []
-    for against, reference in references(plan).items():
-        for server in plan.servers:
-            if server == reference:
-                continue
-            for metric in TIMES:
-                for where, pairs in _groups(_pairs(requests, server, reference, metric)):
-                    rows.append(
-                        {
-                            "server": server,
-                            "method": plan.servers[server].method,
-                            "against": against,
-                            "reference": reference,
-                            **where,
-                            "metric": metric,
-                            "workloads": pairs["workload"].nunique(),
-                            **_ratio(pairs),
-                        }
-                    )
-    return pd.DataFrame(rows, columns=_SPEEDUP).astype(_FLOATS)
+Pairs = Mapping[tuple[str, str, str], pd.DataFrame]  # (against, server, metric) -> one row per pair
 
 
 def references(plan: Plan) -> dict[str, str]:
     return {"baseline": plan.baseline} | ({"chain": plan.chain} if plan.chain else {})
 
 
-def best(requests: pd.DataFrame, plan: Plan) -> pd.DataFrame:
+def paired(requests: pd.DataFrame, plan: Plan) -> Pairs:
+    """Every server next to each reference."""
+    return {
+        (against, server, metric): _join(_good(requests, reference), _good(requests, server), metric)
+        for against, reference in references(plan).items()
+        for server in plan.servers
+        if server != reference
+        for metric in TIMES
+    }
+
+
+def speedups(pairs: Pairs, plan: Plan) -> pd.DataFrame:
+    """One row per server, reference, workload (or all), concurrency, prompt category (or all) and metric."""
+    rows = [
+        {
+            "server": server,
+            "method": plan.servers[server].method,
+            "against": against,
+            "reference": references(plan)[against],
+            **where,
+            "metric": metric,
+            "workloads": group["workload"].nunique(),
+            **_ratio(group),
+        }
+        for (against, server, metric), frame in pairs.items()
+        for where, group in _groups(frame)
+    ]
+    return pd.DataFrame(rows, columns=_SPEEDUP).astype(_FLOATS)
+
+
+def best(pairs: Pairs, plan: Plan) -> pd.DataFrame:
     """The best server against the baseline, and the best tree against the chain, by two-fold selection.
 
     Conversations are split alternately. The server with the highest speed-up on one half is measured on the other, both
@@ -62,16 +71,16 @@ def best(requests: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     second. Only the servers that cover the most workloads compete, so that all are judged on the same prompts.
     """
     rows = []
-    for against, reference in references(plan).items():
-        candidates = [
-            s
-            for s, config in plan.servers.items()
-            if s != reference and (against == "baseline" or config.method == "ddtree")
-        ]
+    for against in references(plan):
         for metric in TIMES:
-            pairs = {s: _pairs(requests, s, reference, metric) for s in candidates}
-            for concurrency in sorted(set(requests["concurrency"])):
-                row = _two_fold({s: here for s, p in pairs.items() if len(here := p[p["concurrency"] == concurrency])})
+            frames = {
+                server: frame
+                for (a, server, m), frame in pairs.items()
+                if (a, m) == (against, metric) and (against == "baseline" or plan.servers[server].method == "ddtree")
+            }
+            for concurrency in sorted({c for frame in frames.values() for c in frame["concurrency"]}):
+                here = {s: frame[frame["concurrency"] == concurrency] for s, frame in frames.items()}
+                row = _two_fold({s: frame for s, frame in here.items() if len(frame)})
                 if row is not None:
                     rows.append({"concurrency": concurrency, "against": against, "metric": metric, **row})
     return pd.DataFrame(rows, columns=_BEST).astype(_FLOATS)
@@ -106,10 +115,6 @@ def noise(requests: pd.DataFrame, plan: Plan) -> pd.DataFrame:
 
 def _good(requests: pd.DataFrame, server: str) -> pd.DataFrame:
     return requests[(requests["server"] == server) & (requests["role"] == "load") & (requests["failure"] == "")]
-
-
-def _pairs(requests: pd.DataFrame, server: str, reference: str, metric: str) -> pd.DataFrame:
-    return _join(_good(requests, reference), _good(requests, server), metric)
 
 
 def _join(reference: pd.DataFrame, server: pd.DataFrame, metric: str) -> pd.DataFrame:

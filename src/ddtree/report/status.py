@@ -101,9 +101,15 @@ def workloads(results: Results) -> pd.DataFrame:
 
 
 def failures(results: Results) -> pd.DataFrame:
-    """One row per thing that has no number: a start, a cell, a kind of failed request, a client that was too slow."""
+    """One row per thing that has no number: a start, a cell, a kind of failed request, a run whose
+    client was too slow, a coding cell that could not be graded."""
     columns = ["scope", "server", "workload", "concurrency", "category", "detail", "count", "log_lines", "path"]
-    rows = [*_failed_starts(results), *_failed_cells(results), *_failed_requests(results)]
+    rows = [
+        *_failed_starts(results),
+        *_failed_cells(results),
+        *_failed_requests(results),
+        *_ungraded(results),
+    ]
     return pd.DataFrame(rows, columns=columns).astype({"concurrency": "Int64"})
 
 
@@ -162,6 +168,13 @@ def _failed_requests(results: Results) -> Iterator[dict[str, Any]]:
         if unflushed:
             reason = Reason(category="cache_not_flushed", detail="the prefix cache was not empty when the run began")
             yield _row("client", server, workload, concurrency, reason, path, len(unflushed))
+
+
+def _ungraded(results: Results) -> Iterator[dict[str, Any]]:
+    for server, (path, coding) in results.coding.items():
+        for ungraded in coding.ungraded:
+            workload, _, concurrency = ungraded.cell.rpartition("/c")
+            yield _row("coding", server, workload, int(concurrency), ungraded.reason, path)
 
 
 def provenance(results: Results) -> pd.DataFrame:

@@ -30,12 +30,13 @@ def write(
     """Derives all tables and writes out/<table>.parquet and .csv. Raises results.BadResult, one line, on a bad file."""
     found = results.load(plan, manifests, prompts, coding, lossless)
     requests = frames.requests(found)
+    pairs = ratios.paired(requests, plan)
     frame = {
         "requests": requests,
         "cells": frames.cells(found),
         "throughput": frames.throughput(found),
-        "speedups": ratios.speedups(requests, plan),
-        "best": ratios.best(requests, plan),
+        "speedups": ratios.speedups(pairs, plan),
+        "best": ratios.best(pairs, plan),
         "noise": ratios.noise(requests, plan),
         "acceptance": accepted.acceptance(found),
         "depth": accepted.depth(found),

@@ -91,26 +91,36 @@ def _failures(section: Section, context: Context) -> None:
     if frame.empty:
         paragraph(section, "Nothing failed: every planned cell was measured and every request was answered.")
         return
+    shown: set[str] = set()
     for _, row in frame.iterrows():
-        where = [arm(str(row["server"]))]
+        where = arm(str(row["server"]))
         if isinstance(row["workload"], str):
-            where.append(escape(f"{row['workload']} c{int(row['concurrency'])}"))
+            where += " " + escape(f"{row['workload']} c{int(row['concurrency'])}")
+        count = int(row["count"])
         what = {
             "start": "a start failed",
-            "server": f"all {int(row['count'])} cells missing",
+            "server": f"{_count(count, 'cell')} missing",
             "cell": "cell missing",
-            "request": f"{int(row['count'])} request(s) failed",
-            "client": f"{int(row['count'])} run(s) doubtful",
+            "request": f"{_count(count, 'request')} failed",
+            "client": f"{_count(count, 'run')} doubtful",
+            "coding": "answers not graded",
         }[str(row["scope"])]
         detail = escape(row["detail"], breakable=True, limit=400)
         section.append(
             NoEscape(
-                rf"\textbf{{{' '.join(where)}}}: {what}, \texttt{{{escape(row['category'], breakable=True)}}}"
+                rf"\textbf{{{where}}}: {what}, \texttt{{{escape(row['category'], breakable=True)}}}"
                 + (f": {detail}" if detail else "")
                 + "\\par\n"
             )
         )
-        _log(section, str(row["log_lines"]))
+        log = str(row["log_lines"])
+        if log not in shown:
+            _log(section, log)
+        shown.add(log)
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _log(section: Section, text: str) -> None:

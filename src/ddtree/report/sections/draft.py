@@ -46,9 +46,7 @@ def write(document: Document, context: Context) -> None:
                 section,
                 "figures/categories.pdf",
                 rf"Speed-up over {arm(context.plan.baseline)} (end to end) by category of prompt and server, "
-                rf"concurrency {first}; $n$ is the number of paired answers of the category. Blank: not measured. "
-                rf"Drafts are easy "
-                "where text is predictable, so the category decides more than the budget does.",
+                rf"concurrency {first}; $n$ is the number of conversations of the category. Blank: not measured.",
                 "categories",
             )
         section.append(NoEscape(r"\FloatBarrier"))

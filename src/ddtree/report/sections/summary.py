@@ -48,7 +48,8 @@ def _verdict(context: Context, concurrency: int) -> list[str]:
     base = arm(context.plan.baseline)
     best = context.row("best", concurrency=concurrency, against="baseline", metric="e2e")
     if best is None:
-        return [at + f"Nothing can be compared with {base}: too few answers that both sides gave."]
+        nothing = f"Nothing can be compared with {base}: too few answers that both sides gave."
+        return [at + nothing, *_against_chain(context, concurrency)]
     ratio = context.ratio("best", best)
     first, second = str(best["server"]), str(best["server_second"])
     if best["low"] > 1 and first == second:
