@@ -12,6 +12,7 @@ from ddtree.models import convert
 from ddtree.models.checks import check_folder, check_pair
 from ddtree.models.errors import ModelError
 from ddtree.models.files import ModelFiles, write_atomically
+from ddtree.models.pad import pad
 from ddtree.plan.schema import Model, Source
 
 
@@ -31,6 +32,8 @@ def prepare(name: str, model: Model, root: Path, out: Path) -> ModelFiles:
             drafter = _locate(model.drafter, root, out / "drafter")
             check_folder(drafter, tokenizer=False)
             check_pair(target, drafter)
+        if model.pad:
+            target, drafter = pad(target, drafter, out / "padded", model.pad)
     except ModelError as e:
         raise ModelError(f"model {name}: {e}") from None
     return ModelFiles.of(target, drafter)

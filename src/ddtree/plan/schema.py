@@ -66,7 +66,8 @@ class Pad(Strict):
     """A cost-padded pair (ddtree.models.pad): the same outputs from a wider and deeper target that costs more to run."""
 
     width: Literal[4, 16] = 4  # factor on the hidden size, the heads and the intermediate size
-    layers: Annotated[int, Field(ge=1, le=16)] = 1  # factor on the number of layers
+    layers: Annotated[int, Field(ge=1, le=16)] = 1  # factor on the number of the target's layers
+    dtype: Literal["float32", "bfloat16"] = "bfloat16"  # of the files
 
 
 class Model(Strict):
