@@ -1,9 +1,4 @@
 # A workload's prompts under one model's tokenizer.
-def own_text(wildcards):
-    path = PLAN.workloads[wildcards.workload].path
-    return [path] if path else []
-
-
 rule prompts:
     input:
         own_text,

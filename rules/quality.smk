@@ -5,11 +5,7 @@ rule coding:
         plan=AT.plan_spec,
         manifest=f"{RESULTS}/sessions/{{server}}.json",
         model=lambda wildcards: AT.model(PLAN.servers[wildcards.server].model),
-        prompts=lambda wildcards: [
-            AT.prompts(PLAN.servers[wildcards.server].model, name)
-            for name, load in PLAN.workloads.items()
-            if load.source == "human_eval"
-        ],
+        prompts=lambda wildcards: prompts_of(wildcards.server, PROGRAMS),
     output:
         f"{RESULTS}/quality/coding/{{server}}.json",
     log:

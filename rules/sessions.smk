@@ -1,20 +1,8 @@
 # A session starts one server and measures all of its missing cells. It declares only its manifest: Snakemake deletes
 # the outputs of failed jobs, and a finished cell must outlive whatever happens afterwards.
-def session_inputs(wildcards, workloads=tuple(PLAN.workloads)):
-    server = PLAN.servers[wildcards.server]
-    prompts = [AT.prompts(server.model, workload) for workload in workloads]
-    env = [] if server.python else [AT.env(server.env)]
-    return [*env, AT.model(server.model), *prompts]
-
-
-# Without a GPU a measurement has all cores, so that nothing runs beside it.
-def session_threads(wildcards):
-    return 1 if PLAN.servers[wildcards.server].gpus else workflow.cores
-
-
 rule session:
     input:
-        session_inputs,
+        lambda wildcards: inputs_of(wildcards.server, PLAN.workloads),
         spec=f"{RESULTS}/spec/sessions/{{server}}.json",
     output:
         f"{RESULTS}/sessions/{{server}}.json",
@@ -22,9 +10,9 @@ rule session:
         f"logs/sessions/{PLAN.plan}/{{server}}.log",
     threads: session_threads
     resources:
-        gpu=lambda wildcards: PLAN.servers[wildcards.server].gpus,
+        gpu=gpus,
     params:
-        run=f"{sys.executable} {workflow.basedir}/scripts/session.py",
+        run=SESSION,
     message:
         "Session {wildcards.server}"
     shell:
@@ -33,7 +21,7 @@ rule session:
 
 rule cell:
     input:
-        lambda wildcards: session_inputs(wildcards, [wildcards.workload]),
+        lambda wildcards: inputs_of(wildcards.server, [wildcards.workload]),
         f"{RESULTS}/spec/cells/{{server}}/{{workload}}/c{{n}}.json",
         spec=ancient(f"{RESULTS}/spec/sessions/{{server}}.json"),
     output:
@@ -42,9 +30,9 @@ rule cell:
         f"logs/cells/{PLAN.plan}/{{server}}.{{workload}}.c{{n}}.log",
     threads: session_threads
     resources:
-        gpu=lambda wildcards: PLAN.servers[wildcards.server].gpus,
+        gpu=gpus,
     params:
-        run=f"{sys.executable} {workflow.basedir}/scripts/session.py",
+        run=SESSION,
     message:
         "Cell {wildcards.server} {wildcards.workload} c{wildcards.n}"
     shell:

@@ -4,10 +4,7 @@ rule tables:
         code=ddtree_workflow.sources("bench", "report"),
         plan=AT.plan_spec,
         manifests=MANIFESTS,
-        prompts=[
-            AT.prompts(PLAN.servers[PLAN.baseline].model, load)
-            for load in PLAN.workloads
-        ],
+        prompts=prompts_of(PLAN.baseline, PLAN.workloads),
         coding=CODING,
         lossless=f"{RESULTS}/quality/lossless.json",
     output:

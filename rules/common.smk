@@ -1,0 +1,63 @@
+# What the rules share: the plan, where its files lie, and a few input functions.
+import sys
+
+from ddtree.plan import workflow as ddtree_workflow
+from ddtree.plan.files import PlanError
+from ddtree.plan.layout import Layout
+from ddtree.plan.specs import used_models
+
+try:
+    PLAN, OPTIONS = ddtree_workflow.configure(
+        workflow.config_settings.configfiles, workflow.config_settings.config
+    )
+except PlanError as error:
+    sys.exit(str(error))
+
+AT = Layout(PLAN.plan)
+RESULTS = str(AT.results)
+MANIFESTS = [str(AT.manifest(server)) for server in PLAN.servers]
+# Workloads whose answers are programs, and the verdicts on them.
+PROGRAMS = [
+    name for name, load in PLAN.workloads.items() if load.source == "human_eval"
+]
+CODING = [
+    f"{RESULTS}/quality/coding/{server}.json" for server in PLAN.servers if PROGRAMS
+]
+SESSION = f"{sys.executable} {workflow.basedir}/scripts/session.py"
+
+if workflow.is_main_process:
+    ddtree_workflow.write_specs(PLAN, AT, OPTIONS.retry_failed)
+
+
+wildcard_constraints:
+    engine=ddtree_workflow.one_of(server.env for server in PLAN.servers.values()),
+    model=ddtree_workflow.one_of(used_models(PLAN)),
+    server=ddtree_workflow.one_of(PLAN.servers),
+    workload=ddtree_workflow.one_of(PLAN.workloads),
+    n=r"\d+",
+
+
+# The file that a workload is read from, if it has one.
+def own_text(wildcards):
+    path = PLAN.workloads[wildcards.workload].path
+    return [path] if path else []
+
+
+def prompts_of(server, workloads):
+    return [AT.prompts(PLAN.servers[server].model, workload) for workload in workloads]
+
+
+# The environment, model and prompts that a server needs; a server with an interpreter of its own needs no environment.
+def inputs_of(server, workloads):
+    spec = PLAN.servers[server]
+    env = [] if spec.python else [AT.env(spec.env)]
+    return [*env, AT.model(spec.model), *prompts_of(server, workloads)]
+
+
+# Without a GPU a measurement has all cores, so that nothing runs beside it.
+def session_threads(wildcards):
+    return 1 if PLAN.servers[wildcards.server].gpus else workflow.cores
+
+
+def gpus(wildcards):
+    return PLAN.servers[wildcards.server].gpus
