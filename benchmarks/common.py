@@ -1,0 +1,49 @@
+"""Shared by the benchmarks: where the model is, how prompts look, how alternatives are timed against each other."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+ROOT = Path(__file__).resolve().parents[1]
+DRAFTER = ROOT / "assets/smollm2-135m-dflash"
+SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--target", type=Path, default=ROOT / "models/smollm2-135m/target", help="Hugging Face folder")
+    made.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    return made
+
+
+def held_out_prompts(target: Path) -> list[list[int]]:
+    """The 40 prompts that the drafter was never trained on, as token ids of a chat."""
+    spec = importlib.util.spec_from_file_location("prompts", DRAFTER / "train/prompts.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    tokenizer = Tokenizer.from_file(str(target / "tokenizer.json"))
+    chat = f"<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\n{{}}<|im_end|>\n<|im_start|>assistant\n"
+    texts = [text for texts in module.HELD_OUT.values() for text in texts]
+    return [tokenizer.encode(chat.format(text), add_special_tokens=False).ids for text in texts]
+
+
+def interleaved(alternatives: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Median seconds of each alternative. They take turns, so that a disturbance of the machine hits all of them."""
+    taken: dict[str, list[float]] = {name: [] for name in alternatives}
+    for round_ in range(rounds + 2):
+        for name, run in alternatives.items():
+            start = time.perf_counter()
+            run()
+            if round_ >= 2:  # the first two rounds warm up
+                taken[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in taken.items()}
