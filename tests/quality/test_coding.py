@@ -1,5 +1,6 @@
 """Grading cells and whole servers; every verdict, and every reason for having none."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from ddtree.bench.records import (
 from ddtree.cells import write_cell
 from ddtree.models import ModelFiles
 from ddtree.plan.schema import Plan
+from ddtree.quality import coding as coding_module
 from ddtree.quality import sandbox as sandbox_module
 from ddtree.quality.coding import Problem, UnknownProblem, grade, grade_server, opens_thinking
 from ddtree.quality.results import ServerCoding, wilson
@@ -208,7 +210,8 @@ def test_a_failed_cell_is_listed_with_its_reason(tmp_path: Path, tokenizer: Path
 def test_without_a_sandbox_nothing_runs_and_the_reason_is_listed(
     tmp_path: Path, tokenizer: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sandbox_module, "PATH", str(tmp_path))
+    monkeypatch.setattr(sandbox_module, "PATH", str(tmp_path))  # no tool is found there
+    monkeypatch.setattr(coding_module, "find_sandbox", partial(find_sandbox, levels=["bubblewrap"]))
     result = graded(tmp_path, tokenizer, prompt_set(["HumanEval/0"]), coding_cell(ANSWERS["passed"]))
     assert result.results == []
     assert result.ungraded[0].reason.detail.startswith("no sandbox without network works here")

@@ -312,7 +312,7 @@ def test_reference_solutions_pass(box: Sandbox):
 def test_without_isolation_it_refuses_and_says_what_would_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "PATH", str(tmp_path))
     with pytest.raises(SandboxUnavailable) as refusal:
-        find_sandbox(PROJECT)
+        find_sandbox(PROJECT, levels=OWN_ROOT)
     message = str(refusal.value)
     assert "bubblewrap: bwrap is not installed; namespaces: unshare is not installed" in message
     assert "allow_unisolated" in message
@@ -326,7 +326,7 @@ def test_resource_limits_alone_hold_when_they_are_explicitly_allowed():
     assert judged(box, "import os\ndef f():\n  while True: os.fork()").detail.startswith("BlockingIOError")
     assert judged(box, "def f():\n  while True: pass").ending == "timeout"
     assert judged(box, "def f(): return bytearray(10**10)").detail.startswith("MemoryError")
-    assert judged(box, "def f(): open('planted', 'w').write('x')").ending == "error"
+    assert judged(box, "def f():\n  with open('planted', 'w') as file: file.write('x')").ending == "error"
     assert judged(box, "import os\ndef f(): os._exit(0)").ending == "error"
 
 

@@ -165,7 +165,18 @@ class Sandbox:
                 command += ["--ro-bind", path, path]
             if hide and _within(self.hidden, [path]):
                 command += ["--tmpfs", hide.pop()]
-        command += ["--dev", "/dev", "--perms", "1777", "--size", str(self.limits.temporary_bytes), "--tmpfs", "/tmp"]
+        command += [
+            "--dev",
+            "/dev",
+            "--remount-ro",
+            "/dev",
+            "--perms",
+            "1777",
+            "--size",
+            str(self.limits.temporary_bytes),
+            "--tmpfs",
+            "/tmp",
+        ]
         command += ["--remount-ro", "/", "--chdir", "/tmp"]
         if os.geteuid() == 0:  # to become nobody
             command += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
