@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -15,30 +17,34 @@ class BadCell(Exception):
     """A cell file that does not count as a result; the message names it and why."""
 
 
-def seal(cell: Cell) -> Cell:
-    """The cell with the sha256 of everything else in it."""
-    bare = cell.model_copy(update={"sha256": ""})
-    return bare.model_copy(update={"sha256": hashlib.sha256(bare.model_dump_json().encode()).hexdigest()})
+def seal(content: Mapping[str, object]) -> str:
+    """sha256 of a cell as it is stored, its own seal left out; a field that a later program adds does not break it."""
+    bare = {key: value for key, value in content.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(bare, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def write_cell(path: Path, cell: Cell) -> str:
     """Seal and write; returns the file's sha256."""
-    return write_atomically(path, seal(cell).model_dump_json() + "\n")
+    content = cell.model_dump(mode="json")
+    return write_atomically(path, json.dumps(content | {"sha256": seal(content)}, separators=(",", ":")) + "\n")
 
 
 def read_cell(path: Path) -> Cell:
     """The cell at `path`. Raises BadCell when the file is absent, truncated, of another schema version or edited."""
     try:
-        cell = Cell.model_validate_json(path.read_bytes())
+        content = json.loads(path.read_bytes())
+        cell = Cell.model_validate(content)
     except OSError as error:
         raise BadCell(f"{path}: {error.strerror}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise BadCell(f"{path}: not a whole JSON file: {error}") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "file"
         raise BadCell(f"{path}: {where}: {first['msg']}") from None
     if cell.schema_version != SCHEMA:
         raise BadCell(f"{path}: schema version {cell.schema_version}, this program reads {SCHEMA}")
-    if cell.sha256 != seal(cell).sha256:
+    if cell.sha256 != seal(content):
         raise BadCell(f"{path}: the content does not match its seal: edited after it was measured")
     return cell
 

@@ -6,7 +6,7 @@ import synthetic
 from synthetic import ARMS
 
 from ddtree.bench.records import Manifest
-from ddtree.cells import read_cell, seal, write_cell
+from ddtree.cells import read_cell, write_cell
 from ddtree.report import tables
 from ddtree.report.results import BadResult
 
@@ -103,6 +103,7 @@ def test_each_failure_is_listed_once_with_its_reason(exact: dict[str, pd.DataFra
         ("cell", synthetic.FAILED_CELL[0], "cell_timeout"),
         ("request", synthetic.TIMED_OUT[0], "Timeout"),
         ("client", synthetic.DISTORTED_CELL[0], "client_distorted"),
+        ("client", synthetic.DISTURBED_CELL[0], "disturbed"),
     }
     log = rows(exact["failures"], scope="server", category="out_of_memory")["log_lines"].item()
     assert "RuntimeError: can't allocate memory" in log
@@ -144,7 +145,7 @@ def test_an_edited_or_stale_cell_has_no_numbers_but_a_reason(tmp_path: Path) -> 
     cells = tmp_path / "results" / "synthetic" / "cells" / "ddtree-b7"
     edited, stale = cells / "short" / "c1.json", cells / "long" / "c1.json"
     edited.write_text(edited.read_text().replace('"attempt":1', '"attempt":2'))
-    write_cell(stale, seal(read_cell(stale).model_copy(update={"key": "other"})))
+    write_cell(stale, read_cell(stale).model_copy(update={"key": "other"}))
     found = tables.read(synthetic.tables(tmp_path, plan))
     bad = rows(found["failures"], category="unusable_cell")
     assert set(bad["path"]) == {str(edited), str(stale)}
