@@ -78,6 +78,7 @@ FAILING_SERVER = "ddtree-b63"
 FAILED_CELL = ("prompt-lookup", "long/c4")
 UNMEASURED_SERVER = "ddtree-b127"  # in the plan, without a manifest
 DISTORTED_CELL = ("ddtree-b15", "short", 4)
+DISTURBED_CELL = ("dflash-chain16", "long", 1)
 WRONG_SERVER = "ddtree-b31"  # one of its greedy answers differs
 TIMED_OUT = ("ddtree-b31", "short", 1)  # one request of this cell fails
 INPUT_TOKENS = {"short": 60, "long": 512, "very-long": 1536, "agentic": 200}
@@ -122,10 +123,13 @@ def plan() -> Plan:
     )
 
 
-def write(root: Path, *, jitter: float = 0.0, arms: dict[str, Arm] | None = None) -> Plan:
-    """Writes results/synthetic below `root` and returns its plan."""
+def write(root: Path, *, jitter: float = 0.0, arms: dict[str, Arm] | None = None, only: str = "") -> Plan:
+    """Writes results/synthetic below `root` and returns its plan; `only` keeps one load workload."""
     arms = ARMS if arms is None else arms
     the_plan = plan()
+    if only:
+        kept = {name: w for name, w in the_plan.workloads.items() if name == only or w.role == "quality"}
+        the_plan = the_plan.model_copy(update={"workloads": kept})
     base = root / "results" / the_plan.plan
     for name, workload in the_plan.workloads.items():
         _save(base / "prompts" / "tiny" / f"{name}.json", _prompts(name, workload))
@@ -331,6 +335,7 @@ def _cell(
     rng = random.Random(f"{server} {name} {concurrency}")
     repeats = workload.repeats or the_plan.repeats
     distorted = (server, name, concurrency) == DISTORTED_CELL
+    disturbed = (server, name, concurrency) == DISTURBED_CELL
     runs = []
     for repeat in range(repeats):
         clock, lanes = 100.0 * (repeat + 1), [100.0 * (repeat + 1)] * concurrency
@@ -350,7 +355,11 @@ def _cell(
                 flushed=True,
                 requests=requests,
                 client=ClientHealth(
-                    loop_lag_max_s=0.3 if distorted else 0.002, loop_lag_p99_s=0.001, distorted=distorted
+                    loop_lag_max_s=0.3 if distorted else 0.002,
+                    loop_lag_p99_s=0.001,
+                    distorted=distorted,
+                    foreign_cores=0.9 if disturbed else 0.0,
+                    disturbed=disturbed,
                 ),
             )
         )

@@ -147,6 +147,19 @@ def test_a_slow_drafter_is_reported_as_a_loss(tmp_path: Path) -> None:
     assert ", a loss." in text
 
 
+def test_two_conversations_are_too_few_for_a_winner(tmp_path: Path) -> None:
+    written, _ = source(tmp_path, only="very-long")
+    assert "Too few conversations to name a winner." in written.read_text()
+    assert "is the fastest" not in written.read_text()
+
+
+def test_a_speedup_within_the_noise_is_no_winner(tmp_path: Path) -> None:
+    same = synthetic.Arm("ddtree", 40, (0,), 8, {"budget": 7})
+    arms = {"autoregressive": synthetic.ARMS["autoregressive"], "ddtree-b7": same}
+    written, _ = source(tmp_path, arms=arms, jitter=0.05)
+    assert "No winner: the best server" in written.read_text()
+
+
 def test_a_failed_compilation_shows_the_decisive_lines_only(tmp_path: Path) -> None:
     file = tmp_path / "ddtree.tex"
     file.write_text("\\documentclass{article}\n\\begin{document}\nfine\n\\nosuchmacro here\n\\end{document}\n")

@@ -59,7 +59,7 @@ def _title(context: Context) -> str:
 def compile(tex: Path, log: Path | None = None) -> Path:
     """Runs latexmk without shell escape beside `tex`; returns the PDF. Raises CompileError with a short message."""
     command = ["latexmk", "-pdf", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", tex.name]
-    environment = {**os.environ, "max_print_line": "1000", "SOURCE_DATE_EPOCH": "0", "TEXMFOUTPUT": ""}
+    environment = {**os.environ, "max_print_line": "1000", "SOURCE_DATE_EPOCH": "0"}
     try:
         done = subprocess.run(
             command,

@@ -101,8 +101,8 @@ def workloads(results: Results) -> pd.DataFrame:
 
 
 def failures(results: Results) -> pd.DataFrame:
-    """One row per thing that has no number: a start, a cell, a kind of failed request, a run whose
-    client was too slow, a coding cell that could not be graded."""
+    """One row per thing without a trustworthy number: a start, a cell, a kind of failed request, a doubtful run, a
+    coding cell that could not be graded."""
     columns = ["scope", "server", "workload", "concurrency", "category", "detail", "count", "log_lines", "path"]
     rows = [
         *_failed_starts(results),
@@ -164,6 +164,12 @@ def _failed_requests(results: Results) -> Iterator[dict[str, Any]]:
             detail = f"the load client itself stalled for up to {lag:.3f} s; its times are too long"
             reason = Reason(category="client_distorted", detail=detail)
             yield _row("client", server, workload, concurrency, reason, path, len(slow))
+        disturbed = [run for run in cell.runs if run.client.disturbed]
+        if disturbed:
+            cores = max(run.client.foreign_cores or 0.0 for run in disturbed)
+            detail = f"other processes used up to {cores:.2f} cores meanwhile; the times are not the server's own"
+            reason = Reason(category="disturbed", detail=detail)
+            yield _row("client", server, workload, concurrency, reason, path, len(disturbed))
         unflushed = [run for run in cell.runs if not run.flushed]
         if unflushed:
             reason = Reason(category="cache_not_flushed", detail="the prefix cache was not empty when the run began")

@@ -31,9 +31,8 @@ def write(document: Document, context: Context) -> None:
         paragraph(
             section,
             r"Decoding speed-up is a product of two things that are measured separately: tokens per step, and the time "
-            r"of a step relative to an autoregressive one. A larger budget raises the first with falling returns and "
-            r"the "
-            rf"second steadily. All figures here are at concurrency {first}.",
+            r"of a step relative to an autoregressive one. A larger budget raises both; it pays while the first grows "
+            rf"faster than the second. All figures here are at concurrency {first}.",
         )
         for text in _comparison(context, first):
             paragraph(section, text)

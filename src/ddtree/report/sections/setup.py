@@ -36,6 +36,7 @@ def write(document: Document, context: Context) -> None:
 
 
 def _machine(section: Section, context: Context) -> None:
+    paragraph(section, "Table~\\ref{tab:machine} names what was measured on what.")
     rows = []
     for key, label in _FACTS.items():
         values = list(dict.fromkeys(context.rows("provenance", key=key)["value"]))
@@ -102,6 +103,7 @@ def _servers(section: Section, context: Context) -> None:
 
 def _workloads(section: Section, context: Context) -> None:
     rows = context.tables["workloads"]
+    paragraph(section, "Table~\\ref{tab:workloads} gives the shape of every workload and the lengths really seen.")
     table(
         section,
         "llrrrrrr",

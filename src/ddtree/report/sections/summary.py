@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
+import pandas as pd
 from pylatex import Document, Itemize, NoEscape, Section
 
 from ddtree.report.context import Context, arm, interval, listing, number, paragraph, table
@@ -52,20 +55,27 @@ def _verdict(context: Context, concurrency: int) -> list[str]:
         return [at + nothing, *_against_chain(context, concurrency)]
     ratio = context.ratio("best", best)
     first, second = str(best["server"]), str(best["server_second"])
-    if best["low"] > 1 and first == second:
+    outcome = _outcome(context, best)
+    if outcome == "too few":
+        text = (
+            f"Too few conversations to name a winner. So far the best server, {arm(first)}, has a speed-up of {ratio} "
+            f"over {base}."
+        )
+    elif outcome == "faster" and first == second:
         text = f"{arm(first)} is the fastest, with a speed-up of {ratio} over {base} in time per output token."
-    elif best["low"] > 1:
+    elif outcome == "faster":
         text = (
             f"Speculative decoding is faster than {base}, with a speed-up of {ratio}, but which server wins is open: "
             f"one half of the prompts favours {arm(first)}, the other {arm(second)}."
         )
-    elif best["high"] < 1:
+    elif outcome == "slower":
         text = f"{base} is the fastest: the best of the others, {arm(first)}, has a speed-up of {ratio}, a loss."
     else:
         text = (
             f"No winner: the best server, {arm(first)}, has a speed-up of {ratio} over {base}, which does not settle "
             "whether it is faster at all."
         )
+    text += _more(best)
     wrong = [s for s in dict.fromkeys((first, second)) if _bugs(context, s)]
     if wrong:
         text += f" But {listing([arm(s) for s in wrong])} gave wrong answers."
@@ -81,11 +91,30 @@ def _against_chain(context: Context, concurrency: int) -> list[str]:
         return [at + f"No tree can be compared with {chain}: too few answers that both sides gave."]
     ratio = context.ratio("best", best)
     names = listing([arm(s) for s in dict.fromkeys([str(best["server"]), str(best["server_second"])])])
-    if best["low"] > 1:
-        return [at + f"The best tree ({names}) beats {chain}, with a speed-up of {ratio} over it."]
-    if best["high"] < 1:
-        return [at + f"{chain} beats the best tree ({names}), whose speed is {ratio} of the chain's."]
-    return [at + f"Undecided: the speed of the best tree ({names}) is {ratio} of that of {chain}."]
+    text = {
+        "too few": f"Too few conversations to decide: so far the best tree ({names}) has {ratio} times the speed of {chain}.",
+        "faster": f"The best tree ({names}) beats {chain}, with a speed-up of {ratio} over it.",
+        "slower": f"{chain} beats the best tree ({names}), whose speed is {ratio} of the chain's.",
+        "open": f"Undecided: the speed of the best tree ({names}) is {ratio} of that of {chain}.",
+    }[_outcome(context, best)]
+    return [at + text + _more(best)]
+
+
+def _outcome(context: Context, best: pd.Series[Any]) -> Literal["too few", "faster", "slower", "open"]:
+    """What the interval says once it is widened by the noise floor."""
+    noise = context.row("noise", server="all", workload="all", metric="e2e")
+    floor = 0.0 if noise is None else float(noise["floor"])
+    if best["verdict"] == "too few":
+        return "too few"
+    if best["low"] > 1 + floor:
+        return "faster"
+    return "slower" if best["high"] < 1 / (1 + floor) else "open"
+
+
+def _more(best: pd.Series[Any]) -> str:
+    """The stability verdict, where the interval is wide."""
+    verdict = str(best["verdict"])
+    return f" The interval is {escape(verdict)}." if verdict.startswith("wide") else ""
 
 
 def _bugs(context: Context, server: str) -> int:
@@ -143,6 +172,12 @@ def _missing(context: Context) -> str:
         parts.append(f"No numbers from {listing(absent)}")
     if partly:
         parts.append(f"cells missing from {listing(partly)}" if parts else f"Cells missing from {listing(partly)}")
+    doubtful = context.rows("failures", scope="client").drop_duplicates(["server", "workload", "concurrency"])
+    if len(doubtful):
+        parts.append(
+            f"{len(doubtful)} cell{'' if len(doubtful) == 1 else 's'} measured under conditions that make the times "
+            "doubtful"
+        )
     return "; ".join(parts) + ". Appendix~\\ref{app:failures} gives the reasons." if parts else ""
 
 

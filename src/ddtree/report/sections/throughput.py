@@ -59,7 +59,8 @@ def write(document: Document, context: Context) -> None:
 
 def _table(section: Section, context: Context, concurrency: int) -> None:
     chosen = context.rows("speedups", concurrency=concurrency, category="all", metric="e2e", against="baseline")
-    names = [w for w in [*context.workloads(), "all"] if (chosen["workload"] == w).any()]
+    names = [w for w in context.workloads() if (chosen["workload"] == w).any()]
+    names += ["all"] if len(names) > 1 else []
     servers = [s for s in context.measured() if (chosen["server"] == s).any()]
     if not names or not servers:
         return
