@@ -87,6 +87,14 @@ def test_failures_appear_with_reason_and_log_lines(report: Report) -> None:
         assert expected in appendix
 
 
+def test_a_mean_over_fewer_workloads_than_others_is_marked(report: Report) -> None:
+    pooled = pd.read_csv(report.tables / "speedups.csv").query(
+        "server == 'prompt-lookup' and workload == 'all' and category == 'all' and concurrency == 4 "
+        "and metric == 'e2e' and against == 'baseline'"
+    )
+    assert f"{pooled['ratio'].item():.2f} [{pooled['low'].item():.2f}, {pooled['high'].item():.2f}] †" in report.text
+
+
 def test_hostile_text_is_printed_and_not_obeyed(report: Report) -> None:
     assert r"50% of $x_1$ & #2 {\input{/etc/passwd}}" in report.text.replace("/ etc", "/etc")
     assert "root:x:0" not in report.text

@@ -133,14 +133,12 @@ def _context_length(context: Context) -> Chart:
             ],
         )
 
+    ticks = [(x, f"{x:.0f}") for x, _ in lengths]
+    faster = points("speedups", "ratio", category="all", metric="decode", against="baseline")
+    first_token = points("pooled", "value", metric="ttft_s")
     return Chart(
         "context",
-        [
-            Panel(
-                "decoding speed-up", points("speedups", "ratio", category="all", metric="decode", against="baseline")
-            ),
-            Panel("time to first token (s)", points("pooled", "value", metric="ttft_s")),
-        ],
+        [Panel("decoding speed-up", faster, ticks=ticks), Panel("time to first token (s)", first_token, ticks=ticks)],
         xlabel="prompt tokens",
         log_x=True,
         columns=2,

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pandas as pd
 from pylatex import Document, Itemize, NoEscape, Section
 
-from ddtree.report.context import Context, arm, interval, listing, number, paragraph, table
+from ddtree.report.context import Context, arm, listing, number, paragraph, table
 from ddtree.report.escape import escape
 
 
@@ -92,7 +92,7 @@ def _against_chain(context: Context, concurrency: int) -> list[str]:
     ratio = context.ratio("best", best)
     names = listing([arm(s) for s in dict.fromkeys([str(best["server"]), str(best["server_second"])])])
     text = {
-        "too few": f"Too few conversations to decide: so far the best tree ({names}) has {ratio} times the speed of {chain}.",
+        "too few": f"Too few conversations to decide. So far the best tree ({names}) has {ratio} of the chain's speed.",
         "faster": f"The best tree ({names}) beats {chain}, with a speed-up of {ratio} over it.",
         "slower": f"{chain} beats the best tree ({names}), whose speed is {ratio} of the chain's.",
         "open": f"Undecided: the speed of the best tree ({names}) is {ratio} of that of {chain}.",
@@ -205,16 +205,16 @@ def _overview(section: Section, context: Context) -> None:
         rf"Every server in one line. Speed-up: time per output token, prefill included, relative to "
         rf"{arm(context.plan.baseline)}, over all workloads, paired by answer, with its 95\,\% bootstrap interval. "
         rf"Tokens and milliseconds per verify step at concurrency {concurrencies[0]}. Answers: greedy output compared "
-        r"with the baseline's. Coding: HumanEval problems passed. \textendash: not measured.",
+        r"with the baseline's. Coding: HumanEval problems passed. \textendash: not measured; \dag: some workloads "
+        r"missing.",
         "overview",
     )
 
 
 def _speedup(context: Context, server: str, concurrency: int) -> str:
-    where = {"server": server, "workload": "all", "category": "all", "concurrency": concurrency}
     if server == context.plan.baseline and server in context.measured():
         return number(1)
-    return interval(context.row("speedups", **where, against="baseline", metric="e2e"))
+    return context.speedup(server, "all", concurrency, "e2e", "baseline")
 
 
 def _lossless(context: Context, server: str) -> str:
