@@ -2,6 +2,7 @@
 rule coding:
     input:
         MANIFESTS,
+        code=ddtree_workflow.sources("quality"),
         plan=AT.plan_spec,
         manifest=f"{RESULTS}/sessions/{{server}}.json",
         model=lambda wildcards: AT.model(PLAN.servers[wildcards.server].model),
@@ -21,6 +22,7 @@ rule coding:
 
 rule lossless:
     input:
+        code=ddtree_workflow.sources("quality"),
         plan=AT.plan_spec,
         manifests=MANIFESTS,
     output:

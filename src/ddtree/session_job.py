@@ -46,6 +46,9 @@ def main(arguments: list[str] | None = None) -> int:
         logging.getLogger(__name__).info("stopped: %s", stopped)
         print(f"stopped ({stopped}); finished cells are kept", file=sys.stderr, flush=True)
         return INTERRUPTED
+    except Exception:
+        logging.getLogger(__name__).exception("the session failed; finished cells are kept")
+        raise
 
 
 def _log_to(path: Path) -> None:

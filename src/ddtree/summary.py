@@ -8,7 +8,7 @@ from ddtree.bench.records import Cell
 
 
 def describe(cell: Cell) -> str:
-    """'43.1 tok/s  tau 4.12': output throughput over all runs, and the pooled acceptance length of a drafting method."""
+    """'43.1 tok/s  tau 4.12': output throughput over all runs, and the pooled acceptance length if it drafts."""
     runs = [run_metrics(run, cell.concurrency) for run in cell.runs]
     rate = sum(run.output_tokens for run in runs) / sum(run.wall_s for run in runs)
     accepted = acceptance(request for run in cell.runs for request in run.requests)

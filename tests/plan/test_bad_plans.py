@@ -40,7 +40,7 @@ MISTAKES: list[tuple[str, Any, str]] = [
         "servers.chain.draft_tokens: 8 is more than the drafter proposes; allowed: 1 to 7",
     ),
     ("server_defaults/topk", 8, "servers.ar: topk belongs to method ddtree, not autoregressive"),
-    ("server_defaults/shadwo", True, "servers.ar.shadwo: unknown key (did you mean shadow?)"),
+    ("server_defaults/shadwo", True, "server_defaults.shadwo: unknown key (did you mean shadow?)"),
     ("baseline", "arr", "baseline: no server is called arr (did you mean ar?); allowed (method autoregressive): ar"),
     ("baseline", "tree", "baseline: tree has method ddtree; allowed (method autoregressive): ar"),
     ("baseline", ..., "baseline: missing; allowed: a name of small letters"),
@@ -121,6 +121,15 @@ def test_a_tree_larger_than_block_and_topk_allow_is_refused(tmp_path: Path) -> N
     with pytest.raises(PlanError, match=r"15 nodes do not exist at block size 4 and topk 2; allowed: 1 to 14"):
         load([write(tmp_path, changed(("servers/tree", tree)))], root=tmp_path)
     load([write(tmp_path, changed(("servers/tree", tree | {"budget": 14})))], root=tmp_path)
+
+
+def test_a_mistake_in_server_defaults_is_told_once(tmp_path: Path) -> None:
+    checkpoints(tmp_path)
+    path = write(tmp_path, changed(("server_defaults/max_running_requests", "lots")))
+    with pytest.raises(PlanError) as error:
+        load([path], root=tmp_path)
+    where = "server_defaults.max_running_requests"
+    assert str(error.value) == f"{path}: {where}: 'lots' is not allowed; allowed: a whole number, 1 or more"
 
 
 def test_several_mistakes_are_several_lines(tmp_path: Path) -> None:

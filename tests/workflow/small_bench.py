@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import fcntl
 import os
 import shutil
 import signal
@@ -16,6 +16,8 @@ from pathlib import Path
 import psutil
 import yaml
 from tiny import tiny_pair
+
+from ddtree.bench.records import Manifest
 
 ROOT = Path(__file__).parents[2]
 PLAN: dict[str, object] = {
@@ -52,8 +54,12 @@ class Bench:
         return [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
 
     def start(self, *arguments: str, start_new_session: bool = False, **environment: str) -> subprocess.Popen[str]:
+        """Snakemake with these arguments."""
+        return self._start(self.command(*arguments), start_new_session, environment)
+
+    def _start(self, command: list[str], start_new_session: bool, environment: dict[str, str]) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            self.command(*arguments),
+            command,
             cwd=self.folder,
             env=self.environment | environment,
             stdout=subprocess.PIPE,
@@ -79,12 +85,34 @@ class Bench:
         root = self.folder / "results/small/cells"
         return {str(p.relative_to(root).with_suffix("")): p.read_bytes() for p in root.rglob("*.json")}
 
-    def manifest(self, server: str) -> dict[str, dict[str, object]]:
-        path = self.folder / f"results/small/sessions/{server}.json"
-        return json.loads(path.read_text())["cells"]
+    def manifest(self, server: str) -> Manifest:
+        return Manifest.model_validate_json((self.folder / f"results/small/sessions/{server}.json").read_bytes())
 
     def statuses(self, server: str) -> set[str]:
-        return {str(cell["status"]) for cell in self.manifest(server).values()}
+        return {cell.status for cell in self.manifest(server).cells.values()}
+
+    def start_session(self, server: str, owner: int | None = None, **environment: str) -> subprocess.Popen[str]:
+        """A session without Snakemake; `prepared` folders have its spec."""
+        command = [sys.executable, "scripts/session.py", "--spec", f"results/small/spec/sessions/{server}.json"]
+        command += ["--log", f"logs/sessions/small/{server}.log", "--manifest", f"results/small/sessions/{server}.json"]
+        return self._start(command + (["--owner", str(owner)] if owner else []), False, environment)
+
+    def run_session(self, server: str) -> Manifest:
+        process = self.start_session(server)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 0, output
+        return self.manifest(server)
+
+    def leases(self) -> list[str]:
+        """Leases that some process holds."""
+        held = []
+        for path in (self.folder / "leases").glob("*.lease"):
+            with path.open() as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    held.append(path.stem)
+        return held
 
     def processes(self) -> list[int]:
         """Everything that runs inside this folder, or serves it."""

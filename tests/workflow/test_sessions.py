@@ -6,13 +6,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
 from small_bench import CELLS, MANIFESTS, Bench, wait_for
 
-from ddtree.bench.records import Manifest
 from ddtree.cells import read_cell
 
 pytestmark = pytest.mark.slow
@@ -26,34 +24,14 @@ def requested(prepared: Bench) -> Bench:
     return prepared
 
 
-def start_session(bench: Bench, server: str, owner: int | None = None, **environment: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "scripts/session.py", "--spec", f"results/small/spec/sessions/{server}.json"]
-    command += ["--log", "logs/session.log", "--manifest", f"results/small/sessions/{server}.json"]
-    return subprocess.Popen(
-        command + (["--owner", str(owner)] if owner else []),
-        cwd=bench.folder,
-        env=bench.environment | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def run_session(bench: Bench, server: str) -> Manifest:
-    process = start_session(bench, server)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, output
-    return Manifest.model_validate_json((bench.folder / f"results/small/sessions/{server}.json").read_bytes())
-
-
 def test_a_start_that_fails_twice_is_tried_again_with_the_cause(requested: Bench, copy_of: Copy) -> None:
     bench = copy_of(requested)
     bench.fault("start.tree", "always Exception: a passing trouble")
-    process = start_session(bench, "tree")
+    process = bench.start_session("tree")
     wait_for(lambda: len(list(bench.folder.glob("logs/servers/small/tree-*.log"))) == 2, "a second start")
     (bench.folder / "faults/start.tree").unlink()
     output, _ = process.communicate(timeout=60)
-    manifest = Manifest.model_validate_json((bench.folder / "results/small/sessions/tree.json").read_bytes())
+    manifest = bench.manifest("tree")
     assert {status.status for status in manifest.cells.values()} == {"ok"}
     assert [start.ready for start in manifest.starts][-1] is True
     assert all(start.reason and "a passing trouble" in start.reason.detail for start in manifest.starts[:-1])
@@ -64,7 +42,7 @@ def test_a_start_that_fails_twice_is_tried_again_with_the_cause(requested: Bench
 def test_running_out_of_memory_is_final_and_every_cell_has_the_reason(requested: Bench, copy_of: Copy) -> None:
     bench = copy_of(requested)
     bench.fault("start.tree", "always torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
-    manifest = run_session(bench, "tree")
+    manifest = bench.run_session("tree")
     assert len(manifest.starts) == 1
     assert len(manifest.cells) == 3
     for status in manifest.cells.values():
@@ -76,7 +54,7 @@ def test_running_out_of_memory_is_final_and_every_cell_has_the_reason(requested:
 def test_other_failing_starts_are_limited(requested: Bench, copy_of: Copy) -> None:
     bench = copy_of(requested)
     bench.fault("start.tree", "always RuntimeError: broken")
-    manifest = run_session(bench, "tree")
+    manifest = bench.run_session("tree")
     assert [start.ready for start in manifest.starts] == [False] * 3
     assert {status.status for status in manifest.cells.values()} == {"failed"}
 
@@ -84,7 +62,7 @@ def test_other_failing_starts_are_limited(requested: Bench, copy_of: Copy) -> No
 def test_a_server_that_dies_in_a_cell_is_started_again_and_the_cell_repeated(requested: Bench, copy_of: Copy) -> None:
     bench = copy_of(requested)
     bench.fault("die.tree.5")
-    manifest = run_session(bench, "tree")
+    manifest = bench.run_session("tree")
     assert {status.status for status in manifest.cells.values()} == {"ok"}
     assert [start.ready for start in manifest.starts] == [True, True]
     attempts = [json.loads(content)["attempt"] for content in bench.cells().values()]
@@ -94,7 +72,7 @@ def test_a_server_that_dies_in_a_cell_is_started_again_and_the_cell_repeated(req
 
 def test_answers_of_the_baseline_are_scored_and_cells_tell_their_origin(requested: Bench, copy_of: Copy) -> None:
     bench = copy_of(requested)
-    run_session(bench, "ar")
+    bench.run_session("ar")
     cells = {name: read_cell(bench.folder / f"results/small/cells/{name}.json") for name in bench.cells()}
     assert {name for name, cell in cells.items() if cell.audits} == {"ar/short/c1", "ar/short/c2"}
     cell = cells["ar/short/c1"]
@@ -109,13 +87,13 @@ def test_leftovers_of_an_interrupted_write_are_removed_and_half_a_file_is_no_res
     requested: Bench, copy_of: Copy
 ) -> None:
     bench = copy_of(requested)
-    run_session(bench, "tree")
+    bench.run_session("tree")
     whole = bench.cells()
     path = bench.folder / "results/small/cells/tree/short/c1.json"
     path.write_bytes(path.read_bytes()[:500])
     leftover = path.with_name(".c2.json.123.tmp")
     leftover.write_text("{")
-    run_session(bench, "tree")
+    bench.run_session("tree")
     assert not leftover.exists()
     read_cell(path)
     assert {name for name, content in bench.cells().items() if whole[name] == content} == set(whole) - {"tree/short/c1"}
@@ -124,7 +102,7 @@ def test_leftovers_of_an_interrupted_write_are_removed_and_half_a_file_is_no_res
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_stopped_session_takes_its_server_along(requested: Bench, copy_of: Copy, number: signal.Signals) -> None:
     bench = copy_of(requested)
-    process = start_session(bench, "tree", DDTREE_TEST_TOKEN_S="0.05")
+    process = bench.start_session("tree", DDTREE_TEST_TOKEN_S="0.05")
     wait_for(lambda: bench.cells(), "a cell")
     process.send_signal(number)
     process.communicate(timeout=30)
@@ -136,7 +114,7 @@ def test_a_stopped_session_takes_its_server_along(requested: Bench, copy_of: Cop
 def test_a_session_ends_with_its_owner(requested: Bench, copy_of: Copy) -> None:
     bench = copy_of(requested)
     owner = subprocess.Popen(["sleep", "100"])
-    process = start_session(bench, "tree", owner.pid, DDTREE_TEST_TOKEN_S="0.05")
+    process = bench.start_session("tree", owner.pid, DDTREE_TEST_TOKEN_S="0.05")
     wait_for(lambda: bench.cells(), "a cell")
     os.kill(owner.pid, signal.SIGKILL)
     owner.wait()
@@ -152,10 +130,11 @@ def test_a_failed_server_is_a_result_and_is_tried_again_on_request(measured: Ben
     for path in (bench.folder / "results/small/cells/tree").rglob("*.json"):
         path.unlink()
     bench.fault("start.tree", "always torch.OutOfMemoryError: CUDA out of memory.")
-    status, output = bench.run(*MANIFESTS)
+    status, output = bench.run("results/small/tables")
     assert status == 0, output
     assert "tree: 3 cells failed, e.g. out_of_memory" in output
     assert bench.statuses("tree") == {"failed"}
+    assert "out_of_memory" in (bench.folder / "results/small/tables/failures.csv").read_text()
     (bench.folder / "faults/start.tree").unlink()
     status, output = bench.run(*MANIFESTS, "--config", "retry_failed=1")
     assert status == 0, output

@@ -13,10 +13,10 @@ Json = dict[str, object]
 Loc = tuple[str | int, ...]
 
 
-def describe(error: ErrorDetails, loc: Loc) -> str:
-    """`error` at `loc` (a path of keys into the plan) without its file."""
-    kind, found = error["type"], error["input"]
-    key = dotted(loc)
+def describe(error: ErrorDetails, written: Loc) -> str:
+    """`error` without its file. `written` is the path of the key as it stands in the plan (server_defaults, say)."""
+    kind, found, loc = error["type"], error["input"], error["loc"]
+    key = dotted(written)
     if kind == "extra_forbidden":
         known = list(_properties(_schema_at(loc[:-1])))
         return f"{key}: unknown key{did_you_mean(str(loc[-1]), known)}; allowed: {', '.join(known)}"

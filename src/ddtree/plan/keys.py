@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
+import ddtree
 from ddtree.bench import MEASURING_VERSION
 from ddtree.bench.records import SCHEMA
 from ddtree.models.files import ModelFiles
@@ -80,6 +81,7 @@ def cell_key(
             "drafter": files.drafter_sha256 if server.needs_drafter else None,
             "tokenizer": files.tokenizer_sha256,
             "lock": lock_sha256,
+            "engine": ddtree.__version__ if server.engine == "embedded" else None,  # its lock does not name it
             "audited": audited,
         }
     )

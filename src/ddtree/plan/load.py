@@ -36,8 +36,8 @@ def load(
     except ValidationError as invalid:
         lines = []
         for error in invalid.errors():
-            loc = _source_of(error["loc"], merged)
-            lines.append(f"{origin.of(loc)}: {describe(error, error['loc'])}" + _from_defaults(loc))
+            written = _written(error["loc"], merged)
+            lines.append(f"{origin.of(written)}: {describe(error, written)}")
         raise PlanError(*dict.fromkeys(lines)) from None
     findings = check(plan, root or Path.cwd(), frozenset(registry.SOURCES))
     if findings:
@@ -54,7 +54,7 @@ def _with_server_defaults(raw: Mapping[str, object]) -> dict[str, object]:
     return {**raw, "servers": full}
 
 
-def _source_of(loc: Loc, raw: Mapping[str, object]) -> Loc:
+def _written(loc: Loc, raw: Mapping[str, object]) -> Loc:
     """The key that was written: servers.<name>.<key> may stand in server_defaults only."""
     if len(loc) < 3 or loc[0] != "servers":
         return loc
@@ -63,7 +63,3 @@ def _source_of(loc: Loc, raw: Mapping[str, object]) -> Loc:
     if isinstance(own, Mapping) and loc[2] not in own and isinstance(defaults, Mapping) and loc[2] in defaults:
         return ("server_defaults", *loc[2:])
     return loc
-
-
-def _from_defaults(loc: Loc) -> str:
-    return f" (given in {dotted(loc)})" if loc[0] == "server_defaults" else ""

@@ -63,7 +63,7 @@ class Source(Strict):
 
 
 class Pad(Strict):
-    """A cost-padded pair (ddtree.models.pad): the same outputs from a wider and deeper target that costs more to run."""
+    """A cost-padded pair (ddtree.models.pad): the same outputs from a wider, deeper target that costs more to run."""
 
     width: Literal[4, 16] = 4  # factor on the hidden size, the heads and the intermediate size
     layers: Annotated[int, Field(ge=1, le=16)] = 1  # factor on the number of the target's layers
