@@ -14,6 +14,7 @@ from ddtree.workloads import SOURCES, WorkloadError, build
 SMALLEST = {
     "held_out": Workload(source="held_out", prompts=4),
     "code_context": Workload(source="code_context", prompts=4, prompt_tokens=900),
+    "code_start": Workload(source="code_start", prompts=4, prompt_tokens=150),
     "agentic_debug": Workload(source="agentic_debug", prompts=4, turns=4),
     "agentic_data": Workload(source="agentic_data", prompts=4, turns=4),
     "human_eval": Workload(source="human_eval", prompts=4),
@@ -123,6 +124,7 @@ def test_mistake_in_own_file_is_named_with_its_line(own: Path, tiny: ModelFiles,
         ({"source": "agentic_data", "turns": 5, "prompts": 1}, "turns: 5 is more than .* allowed: 1 to 4"),
         ({"source": "human_eval", "prompts": 164}, "prompts: 164 is too many for source human_eval; allowed: 1 to 162"),
         ({"source": "code_context", "prompts": 1}, "prompt_tokens: source code_context needs the length"),
+        ({"source": "code_start", "prompts": 1}, "prompt_tokens: source code_start needs the length"),
         ({"source": "held_out", "prompts": 1, "prompt_tokens": 5000}, "prompt_tokens: 5000 cannot be reached"),
         (
             {"source": "code_context", "prompts": 1, "prompt_tokens": 3},

