@@ -1,6 +1,6 @@
 """Agents at work: a task, then one tool result per turn; the model's own replies stand between them.
 
-A conversation is a Markdown file in data/<source>/: `category:` in its first line, then the system prompt and the
+A conversation is a text file in data/<source>/: `category:` in its first line, then the system prompt and the
 turns, separated by lines `--- turn ---`.
 """
 
@@ -19,7 +19,7 @@ _SEPARATOR = "\n--- turn ---\n"
 
 
 def _sessions(name: str, asked: Asked) -> Drafts:
-    files = sorted((DATA / name).glob("*.md"))
+    files = sorted((DATA / name).glob("*.txt"))
     drafts = []
     for path in asked.random().sample(files, len(files)):
         head, *turns = path.read_text().split(_SEPARATOR)
