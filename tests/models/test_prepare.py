@@ -13,7 +13,7 @@ from ddtree.models import ModelError, ModelFiles, Tokenizer, prepare
 from ddtree.plan.schema import Model
 
 
-def model(**sources: dict[str, str]) -> Model:
+def model(**sources: dict[str, object]) -> Model:
     return Model.model_validate(sources)
 
 
@@ -168,3 +168,22 @@ def test_drafter_of_another_target_is_refused(tmp_path: Path, change: dict[str, 
         prepare("m", model(target={"path": "target"}, drafter={"path": "drafter"}), tmp_path, tmp_path / "out")
     assert str(caught.value).startswith("model m: ")
     assert "\n" not in str(caught.value)
+
+
+def test_a_target_that_also_sees_is_judged_by_its_decoder(tmp_path: Path) -> None:
+    target, _ = tiny_pair(tmp_path)
+    config = target / "config.json"
+    decoder = json.loads(config.read_text())
+    config.write_text(json.dumps({"model_type": "a_vision_model", "text_config": decoder}))
+    made = prepare("m", model(target={"path": "target"}, drafter={"path": "drafter"}), tmp_path, tmp_path / "out")
+    assert made.drafter
+
+
+def test_a_padded_model_lies_beside_the_sources(tmp_path: Path) -> None:
+    target, _ = tiny_pair(tmp_path)
+    wanted = model(target={"path": "target"}, drafter={"path": "drafter"}, pad={"width": 4, "layers": 2})
+    made = prepare("m", wanted, tmp_path, tmp_path / "out")
+    assert made.target == tmp_path / "out" / "padded" / "target"
+    assert made.drafter == tmp_path / "out" / "padded" / "drafter"
+    assert made.target_sha256 != ModelFiles.of(target, None).target_sha256
+    assert made.tokenizer_sha256 == ModelFiles.of(target, None).tokenizer_sha256

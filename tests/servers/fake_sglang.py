@@ -98,10 +98,12 @@ def main() -> None:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            known = self.path in ("/health", "/health_generate", "/server_info")
-            self.send_response(200 if known else 404)
+            models = {"data": [{"id": args["served_model_name"], "object": "model"}]}
+            bodies = {"/server_info": info, "/v1/models": models, "/health": None, "/health_generate": None}
+            self.send_response(200 if self.path in bodies else 404)
             self.end_headers()
-            self.wfile.write(json.dumps(info).encode() if self.path == "/server_info" else b"")
+            if body := bodies.get(self.path):
+                self.wfile.write(json.dumps(body).encode())
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -28,6 +28,7 @@ def check_folder(folder: Path, tokenizer: bool) -> None:
 def check_pair(target: Path, drafter: Path) -> None:
     """Raise ModelError unless the drafter is a DFlash drafter made for this target's shape."""
     big, small, path = read_config(target), read_config(drafter), drafter / "config.json"
+    big = big.get("text_config", big)  # models that also see keep their decoder's shape there
     dflash = small.get("dflash_config")
     if not isinstance(dflash, dict) or not {"mask_token_id", "target_layer_ids"} <= dflash.keys():
         raise ModelError(

@@ -49,10 +49,11 @@ class _Seen:
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one engine is asked. `info` (url, pid of the guard, time limit) gives /server_info with `nonce` and `pid`;
-    `generates` (url, time limit) returns once a token was generated; both raise one of UNREACHABLE or NotReady.
-    `observed` (info, log) is the configuration in force."""
+    """How one engine is asked. `who` (url, pid of the guard, time limit) gives `nonce` and `pid` at little cost to the
+    server, `info` the same with all of its settings; `generates` (url, time limit) returns once a token was generated;
+    each raises one of UNREACHABLE or NotReady. `observed` (info, log) is the configuration in force."""
 
+    who: Callable[[str, int, float], dict[str, object]]
     info: Callable[[str, int, float], dict[str, object]]
     generates: Callable[[str, float], None]
     observed: Callable[[dict[str, object], str], dict[str, object]]
@@ -93,6 +94,7 @@ def is_ours(info: dict[str, object], nonce: str, guard_pid: int) -> bool:
 
 
 EMBEDDED = Dialect(
+    who=lambda url, _, timeout_s: server_info(url, timeout_s),
     info=lambda url, _, timeout_s: server_info(url, timeout_s),
     generates=_health_generate,
     observed=lambda info, _: info,
@@ -128,9 +130,9 @@ def _probe(
 ) -> None:
     while not done.wait(POLL_S):
         try:
-            info = dialect.info(url, guard_pid, 2)
-            if not is_ours(info, nonce, guard_pid):
-                seen.last = f"another process (pid {info.get('pid', 'unknown')}) answers on {url}"
+            found = dialect.who(url, guard_pid, 2)
+            if not is_ours(found, nonce, guard_pid):
+                seen.last = f"another process (pid {found.get('pid', 'unknown')}) answers on {url}"
                 continue
             seen.last = "it answers, but has not generated a token"
             dialect.generates(url, max(1.0, deadline - time.monotonic()))

@@ -37,8 +37,8 @@ class RunningServer:
             return False
         try:
             identity.get(self.url + "/health")
-            info = self._dialect.info(self.url, self._guard.pid, identity.ANSWER_S)
-            return identity.is_ours(info, self.nonce, self._guard.pid)
+            found = self._dialect.who(self.url, self._guard.pid, identity.ANSWER_S)
+            return identity.is_ours(found, self.nonce, self._guard.pid)
         except identity.UNREACHABLE:
             return False
 

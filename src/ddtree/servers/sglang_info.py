@@ -21,6 +21,15 @@ _DRAFT_RUNNER = re.compile(r"Initialized DFLASH draft runner\. (?P<settings>.*)"
 _SETTING = re.compile(r"(\w+)=([^,\s]+)")
 
 
+def who(url: str, guard_pid: int, timeout_s: float = ANSWER_S) -> dict[str, object]:
+    """Nonce and pid. Unlike /server_info the list of models is answered without the scheduler, which may be busy."""
+    models = json.loads(get(url + "/v1/models", timeout_s))
+    try:
+        return {"nonce": models["data"][0]["id"], "pid": listener(urlsplit(url).port, guard_pid)}
+    except (LookupError, TypeError):
+        raise NotReady("/v1/models names no model") from None
+
+
 def info(url: str, guard_pid: int, timeout_s: float = ANSWER_S) -> dict[str, object]:
     """/server_info (/get_server_info before it had that name), with `nonce` and `pid` added."""
     try:
@@ -99,4 +108,4 @@ def _number(text: str | None) -> int | None:
     return int(text) if text and text.isdigit() else None
 
 
-DIALECT = Dialect(info, generates, observed)
+DIALECT = Dialect(who, info, generates, observed)
