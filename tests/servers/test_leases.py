@@ -89,3 +89,15 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("DDTREE_LEASE_DIR", str(tmp_path / "link"))
     with pytest.raises(leases.LeaseFailed, match="must be a directory of this user"):
         leases.acquire("a", "n", 0, (19405, 19405))
+
+
+def test_a_block_of_ports_is_consecutive_and_steps_over_a_taken_one(lease_dir: Path) -> None:
+    one = leases.acquire("a", "n", 0, (19412, 19412))
+    block = leases.acquire("b", "m", 0, (19410, 19419), block=5)
+    assert block.port == 19413
+    assert sorted(leased(lease_dir)) == [f"port-{port}" for port in range(19412, 19418)]
+    with pytest.raises(leases.LeaseFailed, match="no free block of 3 ports between 19410 and 19419"):
+        leases.acquire("c", "k", 0, (19410, 19419), wait_s=0, block=3)
+    for held in (one, block):
+        held.close()
+    assert leased(lease_dir) == []
