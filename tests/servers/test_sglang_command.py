@@ -129,7 +129,7 @@ def test_the_schedulers_view_wins_and_the_log_adds_the_drafters() -> None:
     info = {
         "pid": 7, "nonce": "n", "attention_backend": None, "max_total_num_tokens": 100,
         "cuda_graph_config": {"decode": {"max_bs": 32}},
-        "internal_states": [{"attention_backend": "fa3", "effective_max_running_requests_per_dp": 48}],
+        "internal_states": [{"attention_backend": "fa3", "effective_max_running_requests_per_dp": 48, "api_key": "x"}],
     }  # fmt: skip
     found = sglang_info.observed(info, log)
     assert {key: found[key] for key in found if key.startswith("effective_")} == {
@@ -142,6 +142,7 @@ def test_the_schedulers_view_wins_and_the_log_adds_the_drafters() -> None:
         "effective_draft_attention_backend": "fa3",
     }
     assert (found["attention_backend"], found["pid"]) == ("fa3", 7)
+    assert not {"api_key", "internal_states"} & set(found)
     assert sglang_info.observed(info, "")["effective_kv_tokens"] == 100
 
 

@@ -17,6 +17,8 @@ import psutil
 from ddtree.servers.identity import ANSWER_S, Dialect, NotReady, get, post
 
 PROBE_TOKENS = 8
+# Not for a result file, which is published; the scheduler's states are merged into the rest.
+LEFT_OUT = frozenset({"internal_states", "env_vars", "api_key", "admin_api_key", "ssl_keyfile_password"})
 _DRAFT_RUNNER = re.compile(r"Initialized DFLASH draft runner\. (?P<settings>.*)")
 _SETTING = re.compile(r"(\w+)=([^,\s]+)")
 
@@ -76,7 +78,7 @@ def observed(found: Mapping[str, object], log: str) -> dict[str, object]:
     """
     states = found.get("internal_states")
     state = states[0] if isinstance(states, list) and states and isinstance(states[0], dict) else {}
-    flat = {key: value for key, value in found.items() if key != "internal_states"} | state
+    flat = {key: value for key, value in (dict(found) | state).items() if key not in LEFT_OUT}
     flat |= {key: found[key] for key in ("nonce", "pid") if key in found}
     memory = flat.get("memory_usage")
     capacity = memory.get("token_capacity") if isinstance(memory, dict) else None
