@@ -1,4 +1,5 @@
 # What the rules share: the plan, where its files lie, and a few input functions.
+import shlex
 import sys
 
 from ddtree.plan import workflow as ddtree_workflow
@@ -23,7 +24,7 @@ PROGRAMS = [
 CODING = [
     f"{RESULTS}/quality/coding/{server}.json" for server in PLAN.servers if PROGRAMS
 ]
-SESSION = f"{sys.executable} {workflow.basedir}/scripts/session.py"
+SESSION = shlex.join([sys.executable, f"{workflow.basedir}/scripts/session.py"])
 
 if workflow.is_main_process:
     ddtree_workflow.write_specs(PLAN, AT, OPTIONS.retry_failed)
