@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ddtree.engine import best
 from ddtree.engine import config as configs
 from ddtree.engine.layers import Layer, Rope, attend, rms_norm, rotate
 from ddtree.engine.linear import make_linear
@@ -128,10 +129,11 @@ class Drafter:
 def _best(logits: torch.Tensor, requests: int, topk: int) -> list[Candidates]:
     """The `topk` best of logits [requests * depth, vocab], sorted; with one candidate no log-prob is needed."""
     if topk == 1:
-        tokens = logits.argmax(-1).view(requests, -1, 1).tolist()
+        tokens = best.argmax(logits).view(requests, -1, 1).tolist()
         return [Candidates(t, [[0.0]] * len(t)) for t in tokens]
-    values, index = logits.float().topk(min(topk, logits.shape[-1]), -1)
-    log_probs = (values - logits.float().logsumexp(-1, keepdim=True)).clamp_(max=0.0)
+    logits = logits.float()
+    values, index = best.topk(logits, topk)
+    log_probs = (values - logits.logsumexp(-1, keepdim=True)).clamp_(max=0.0)
     shape = (requests, -1, values.shape[-1])
     return [Candidates(t, p) for t, p in zip(index.view(shape).tolist(), log_probs.view(shape).tolist(), strict=True)]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 
 from ddtree.engine.api import Sampling
+from ddtree.engine.best import argmax
 
 
 def probabilities(logits: torch.Tensor, temperature: float, top_p: float) -> torch.Tensor:
@@ -26,7 +27,7 @@ def probabilities(logits: torch.Tensor, temperature: float, top_p: float) -> tor
 def chooser(logits: torch.Tensor, sampling: Sampling, generator: torch.Generator) -> Callable[[int], int]:
     """`choose(row)` for the rows of logits [n, vocab]. A sample is drawn only when its row is asked for."""
     if sampling.temperature == 0.0:
-        return logits.argmax(-1).tolist().__getitem__
+        return argmax(logits).tolist().__getitem__
 
     def draw(row: int) -> int:
         p = probabilities(logits[row], sampling.temperature, sampling.top_p)
