@@ -6,7 +6,7 @@ from pathlib import Path
 from ddtree.envs import EnvError, build
 
 try:
-    build(snakemake.wildcards.engine, Path().absolute())  # noqa: F821
+    build(snakemake.wildcards.engine, Path().absolute())
 except EnvError as error:
-    Path(snakemake.log[0]).write_text(f"{error}\n")  # noqa: F821
+    Path(snakemake.log[0]).write_text(f"{error}\n")
     sys.exit(f"error: {error}")

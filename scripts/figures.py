@@ -5,5 +5,5 @@ from pathlib import Path
 from ddtree.plan.schema import Plan
 from ddtree.report import figures
 
-plan = Plan.model_validate_json(Path(snakemake.input.plan).read_text())  # noqa: F821
-figures.write(plan, Path(snakemake.input.tables), Path(snakemake.output[0]).parent)  # noqa: F821
+plan = Plan.model_validate_json(Path(snakemake.input.plan).read_text())
+figures.write(plan, Path(snakemake.input.tables), Path(snakemake.output[0]).parent)

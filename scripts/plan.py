@@ -6,7 +6,7 @@ from ddtree.plan.layout import Layout
 from ddtree.plan.schema import Plan
 from ddtree.plan.show import show
 
-plan = Plan.model_validate_json(Path(snakemake.input[0]).read_text())  # noqa: F821
-text = show(plan, Layout(plan.plan), snakemake.params.retry_failed)  # noqa: F821
-Path(snakemake.log[0]).write_text(text)  # noqa: F821
+plan = Plan.model_validate_json(Path(snakemake.input[0]).read_text())
+text = show(plan, Layout(plan.plan), snakemake.params.retry_failed)
+Path(snakemake.log[0]).write_text(text)
 print(text)

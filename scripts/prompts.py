@@ -7,10 +7,10 @@ from ddtree.models import ModelFiles
 from ddtree.plan.specs import PromptsSpec
 from ddtree.workloads import WorkloadError, build, write
 
-spec = PromptsSpec.model_validate_json(Path(snakemake.input.spec).read_text())  # noqa: F821
-files = ModelFiles.read(Path(snakemake.input.model))  # noqa: F821
+spec = PromptsSpec.model_validate_json(Path(snakemake.input.spec).read_text())
+files = ModelFiles.read(Path(snakemake.input.model))
 try:
-    write(Path(snakemake.output[0]), build(spec.seed, spec.name, spec.workload, spec.model, files))  # noqa: F821
+    write(Path(snakemake.output[0]), build(spec.seed, spec.name, spec.workload, spec.model, files))
 except WorkloadError as error:
-    Path(snakemake.log[0]).write_text(f"{error}\n")  # noqa: F821
+    Path(snakemake.log[0]).write_text(f"{error}\n")
     sys.exit(f"error: {error}")

@@ -6,6 +6,6 @@ from pathlib import Path
 from ddtree.report import latex
 
 try:
-    latex.compile(Path(snakemake.input.tex), Path(snakemake.log[0]))  # noqa: F821
+    latex.compile(Path(snakemake.input.tex), Path(snakemake.log[0]))
 except latex.CompileError as error:
     sys.exit(f"error: {error}")

@@ -5,5 +5,5 @@ from pathlib import Path
 from ddtree.plan.schema import Plan
 from ddtree.report import latex
 
-plan = Plan.model_validate_json(Path(snakemake.input.plan).read_text())  # noqa: F821
-latex.write(plan, Path(snakemake.input.tables), Path(snakemake.output.tex).parent)  # noqa: F821
+plan = Plan.model_validate_json(Path(snakemake.input.plan).read_text())
+latex.write(plan, Path(snakemake.input.tables), Path(snakemake.output.tex).parent)

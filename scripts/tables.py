@@ -7,7 +7,7 @@ from ddtree.plan.schema import Plan
 from ddtree.report import tables
 from ddtree.report.results import BadResult
 
-given = snakemake.input  # noqa: F821
+given = snakemake.input
 try:
     tables.write(
         plan=Plan.model_validate_json(Path(given.plan).read_text()),
@@ -15,8 +15,8 @@ try:
         prompts=[Path(file) for file in given.prompts],
         coding=[Path(file) for file in given.coding],
         lossless=Path(given.lossless),
-        out=Path(snakemake.output[0]),  # noqa: F821
+        out=Path(snakemake.output[0]),
     )
 except BadResult as error:
-    Path(snakemake.log[0]).write_text(f"{error}\n")  # noqa: F821
+    Path(snakemake.log[0]).write_text(f"{error}\n")
     sys.exit(f"error: {error}")
