@@ -29,7 +29,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are chosen: temperature 0 is greedy; `top_p` keeps the smallest set of tokens with that much mass."""
+    """How tokens are chosen: temperature 0 is greedy; `top_p` keeps the smallest set of tokens with that much mass.
+
+    `ignore_eos` makes the answer end at `max_new_tokens` only: `stop_token_ids` are ignored too, as in SGLang.
+    """
 
     max_new_tokens: int
     temperature: float = 0.0
