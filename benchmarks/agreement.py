@@ -164,7 +164,7 @@ def explain(ratio: Interval, corrected: Interval, floor: float, cause: str) -> s
     """In words: whether the clients agree, and if not, why."""
     if _off(ratio) <= LIMIT:
         settled = ratio.low >= 1 - LIMIT and ratio.high <= 1 + LIMIT
-        return "agrees" if settled else "agrees, but the interval is wider than 1 %: more rounds"
+        return "agrees" if settled else "not settled: within 1 %, but its interval is not; take more rounds"
     if cause and _off(corrected) <= LIMIT:
         return f"explained: {cause}"
     if corrected.low <= 1 <= corrected.high or _off(corrected) <= floor:
