@@ -9,7 +9,6 @@ import torch
 from engines import make_engine, run
 
 from ddtree.engine.api import GenRequest, Sampling
-from ddtree.engine.linear import make_linear
 
 GREEDY = Sampling(max_new_tokens=6, ignore_eos=True)
 
@@ -99,17 +98,3 @@ def test_info_tells_what_is_in_force(pair: tuple[Path, Path]) -> None:
     assert make_engine(pair, "dflash").info()["draft_tokens"] == 5
     assert make_engine(pair, "prompt_lookup").info()["ngram_max"] == 3
     assert make_engine(pair).info()["block_size"] is None
-
-
-@pytest.mark.parametrize("rows", [1, 3, 16, 70])
-@pytest.mark.parametrize("biased", [True, False])
-def test_every_weight_layout_is_the_same_linear_map(rows: int, biased: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = torch.Generator().manual_seed(rows)
-    x, weight = torch.randn(rows, 48, generator=generator), torch.randn(20, 48, generator=generator)
-    bias = torch.randn(20, generator=generator) if biased else None
-    expected = torch.nn.functional.linear(x, weight, bias)
-    assert torch.allclose(make_linear(weight, bias)(x), expected, atol=1e-4)
-    monkeypatch.setattr("ddtree.engine.linear._has_onednn", lambda: False)
-    assert torch.allclose(make_linear(weight, bias)(x), expected, atol=1e-4)
-    half = make_linear(weight.bfloat16(), None if bias is None else bias.bfloat16())(x.bfloat16())
-    assert torch.allclose(half.float(), expected, atol=0.5)
