@@ -1,8 +1,9 @@
 """Our load client against SGLang's own on one running server with the same prompts: do they see the same speed?
 
-The clients take turns (ours, theirs, ours, ...). Both warm up with copies of the first prompt, empty the prefix cache,
-then keep `--concurrency` requests open until all first turns of the prompt set are answered, greedy and without
-end-of-text. Ratios are ours / theirs with intervals over the rounds; what each line means stands in agreement.py.
+The clients take turns (ours, theirs, ours, ...), with `--aiperf` also AIPerf. Each pass warms up with copies of the
+first prompt, empties the prefix cache, then keeps `--concurrency` requests open until all first turns of the prompt set
+are answered, greedy and without end-of-text. Ratios are ours / theirs with intervals over the rounds; how the other
+clients count stands in sglang_serving.py and aiperf_client.py.
 
     python benchmarks/cross_check.py --url http://127.0.0.1:30000 --prompts results/h200/prompts/m/short.json
         --concurrency 8 --rounds 5 --max-new-tokens 128 --sglang-python python3 --tokenizer models/m/target
@@ -16,17 +17,19 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
 import aiohttp
-from agreement import THROUGHPUT, BadResult, Costs, Pass, Row, compare, from_bench_serving, from_run, remarks
+from agreement import THROUGHPUT, BadResult, Pass, Row, compare, from_run, remarks
+from aiperf_client import CAUSES as AIPERF_CAUSES
+from aiperf_client import AIPerf, from_aiperf, write_inputs
 from pydantic import ValidationError
-from sglang_serving import WARMUP_TOKENS, BenchServing, write_rows
+from sglang_serving import CAUSES, WARMUP_TOKENS, BenchServing, Costs, from_bench_serving, write_rows
 
-from ddtree.bench.client import CellTimeout, measure, warm_up
+from ddtree.bench.client import CellTimeout, flush, measure, warm_up
 from ddtree.bench.metrics import run_metrics
 from ddtree.bench.records import Conversation, PromptSet, Run
 from ddtree.bench.sender import connection
@@ -34,7 +37,6 @@ from ddtree.plan.schema import Workload
 
 REST_S = 1.0  # between warm-up and measurement, as in bench_serving
 PROBES = 30
-NO_LIMIT_S = 3600.0
 
 
 def first_turns(path: Path, concurrency: int, limit: int | None = None) -> PromptSet:
@@ -54,14 +56,23 @@ def first_turns(path: Path, concurrency: int, limit: int | None = None) -> Promp
     return found.model_copy(update={"conversations": cut, "warmup": copies})
 
 
-async def our_pass(url: str, prompts: PromptSet, workload: Workload, concurrency: int, repeat: int) -> Run:
-    warm = workload.model_copy(update={"max_new_tokens": min(workload.max_new_tokens, WARMUP_TOKENS)})
-    await warm_up(url, prompts, warm, concurrency)
+async def warm(url: str, prompts: PromptSet, workload: Workload, concurrency: int) -> None:
+    short = workload.model_copy(update={"max_new_tokens": min(workload.max_new_tokens, WARMUP_TOKENS)})
+    await warm_up(url, prompts, short, concurrency)
     await asyncio.sleep(REST_S)
+
+
+async def our_pass(url: str, prompts: PromptSet, workload: Workload, concurrency: int, repeat: int) -> Run:
+    await warm(url, prompts, workload, concurrency)
     run = await measure(url, prompts, workload, concurrency, repeat)
     if not run.flushed:
         raise BadResult(f"{url}/flush_cache: the prefix cache was not emptied; is another client at work?")
     return run
+
+
+async def served_model(url: str) -> str:
+    async with connection() as http, http.get(f"{url}/v1/models") as answer:
+        return str((await answer.json())["data"][0]["id"])
 
 
 async def probe(url: str) -> Costs:
@@ -97,11 +108,11 @@ def table(rows: list[Row]) -> str:
 
 
 def steady_remark(runs: list[Run], concurrency: int) -> str:
-    """Ramp-up and ramp-down are in both clients' wall time; the report's steady state leaves them out."""
+    """Ramp-up and ramp-down are in every client's wall time; the report's steady state leaves them out."""
     every = [run_metrics(run, concurrency) for run in runs]
     gains = [m.steady_throughput / m.output_throughput for m in every if m.steady_throughput and m.output_throughput]
     shown = f"{sum(gains) / len(gains) - 1:+.1%} against the whole run" if gains else "never reached"
-    return f"both throughputs are of the whole run, ramp-down included; our steady state: {shown}"
+    return f"throughput of the whole run, ramp-down included (our steady state: {shown})"
 
 
 def arguments() -> argparse.Namespace:
@@ -123,18 +134,25 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--max-new-tokens", type=at_least(1), default=128)
     parser.add_argument("--sglang-python", required=True, help="interpreter that has SGLang; gets this environment")
     parser.add_argument("--tokenizer", required=True, type=Path, help="Hugging Face folder, for bench_serving")
-    parser.add_argument("--timeout-s", type=float, default=1800, help="for one run of bench_serving")
+    parser.add_argument("--aiperf", help="also compare with this AIPerf program")
+    parser.add_argument("--timeout-s", type=float, default=1800, help="for one pass of a client")
     parser.add_argument("--json", type=Path, help="also write everything here")
     return parser.parse_args()
 
 
-def cross_check(args: argparse.Namespace, folder: Path) -> None:
-    prompts = first_turns(args.prompts, args.concurrency, args.limit)
-    inputs = [c.turns[0] for c in prompts.conversations]
-    limits = {"request_timeout_s": NO_LIMIT_S, "cell_timeout_s": args.timeout_s}
-    workload = Workload(source=prompts.workload, max_new_tokens=args.max_new_tokens, ignore_eos=True, **limits)
+@dataclass(frozen=True)
+class Other:
+    """A client to compare with: `one_pass(round)` measures, `causes` says what it is known to add."""
+
+    name: str
+    one_pass: Callable[[int], Pass]
+    causes: Mapping[str, str]
+    command: list[str]
+
+
+def bench_serving(args: argparse.Namespace, inputs: list[list[int]], folder: Path) -> Other:
     write_rows(folder / "rows.jsonl", inputs, args.max_new_tokens)
-    bench = BenchServing(
+    client = BenchServing(
         python=args.sglang_python,
         url=args.url,
         tokenizer=args.tokenizer.resolve(),
@@ -144,34 +162,73 @@ def cross_check(args: argparse.Namespace, folder: Path) -> None:
         timeout_s=args.timeout_s,
     )
     costs = asyncio.run(probe(args.url))
+
+    def one_pass(round_: int) -> Pass:
+        result = client.run(folder / f"bench-serving-{round_}.jsonl")
+        return from_bench_serving(result, len(inputs), args.concurrency, costs)
+
+    return Other("sglang.bench_serving", one_pass, CAUSES, client.command(folder / "out.jsonl"))
+
+
+def aiperf(args: argparse.Namespace, prompts: PromptSet, workload: Workload, folder: Path) -> Other:
+    inputs, model = [c.turns[0] for c in prompts.conversations], asyncio.run(served_model(args.url))
+    write_inputs(folder / "inputs.json", model, inputs, args.max_new_tokens)
+    client = AIPerf(
+        program=args.aiperf,
+        url=args.url,
+        model=model,
+        tokenizer=args.tokenizer.resolve(),
+        inputs=folder / "inputs.json",
+        prompts=len(inputs),
+        concurrency=args.concurrency,
+        timeout_s=args.timeout_s,
+    )
+
+    def one_pass(round_: int) -> Pass:
+        asyncio.run(warm(args.url, prompts, workload, args.concurrency))
+        if not asyncio.run(flush(args.url)):
+            raise BadResult(f"{args.url}/flush_cache: the prefix cache was not emptied")
+        return from_aiperf(*client.run(folder / f"aiperf-{round_}"), len(inputs), args.concurrency)
+
+    return Other("aiperf", one_pass, AIPERF_CAUSES, client.command(folder / "out"))
+
+
+def cross_check(args: argparse.Namespace, folder: Path) -> None:
+    prompts = first_turns(args.prompts, args.concurrency, args.limit)
+    inputs = [c.turns[0] for c in prompts.conversations]
+    limits = {"request_timeout_s": args.timeout_s, "cell_timeout_s": args.timeout_s}
+    workload = Workload(source=prompts.workload, max_new_tokens=args.max_new_tokens, ignore_eos=True, **limits)
+    others = [bench_serving(args, inputs, folder)]
+    if args.aiperf:
+        others.append(aiperf(args, prompts, workload, folder))
     runs: list[Run] = []
-    ours: list[Pass] = []
-    theirs: list[Pass] = []
+    passes: dict[str, list[Pass]] = {"ddtree.bench": [], **{other.name: [] for other in others}}
     for round_ in range(args.rounds):
         runs.append(asyncio.run(our_pass(args.url, prompts, workload, args.concurrency, round_)))
-        ours.append(from_run(runs[-1], args.concurrency))
-        result = bench.run(folder / f"round-{round_}.jsonl")
-        theirs.append(from_bench_serving(result, len(inputs), args.concurrency, costs))
-        speeds = [side[-1].reported[THROUGHPUT] for side in (ours, theirs)]
-        print(f"round {round_ + 1} of {args.rounds}: {speeds[0]:.1f} and {speeds[1]:.1f} tok/s", file=sys.stderr)
-    rows = compare(ours, theirs, costs)
-    said = [*remarks(ours, theirs, sum(map(len, inputs))), steady_remark(runs, args.concurrency)]
-    if any(run.client.distorted for run in runs):
-        said.append("our client's event loop lagged: its numbers may be bent")
+        passes["ddtree.bench"].append(from_run(runs[-1], args.concurrency))
+        for other in others:
+            passes[other.name].append(other.one_pass(round_))
+        speeds = ", ".join(f"{name} {done[-1].reported[THROUGHPUT]:.1f}" for name, done in passes.items())
+        print(f"round {round_ + 1} of {args.rounds}, tok/s: {speeds}", file=sys.stderr)
+    ours = passes["ddtree.bench"]
     print(
-        f"ddtree.bench / sglang.bench_serving: {len(inputs)} prompts of {prompts.workload}, "
-        f"{args.max_new_tokens} tokens each, concurrency {args.concurrency}, {args.rounds} rounds"
+        f"{len(inputs)} prompts of {prompts.workload}, {args.max_new_tokens} tokens each, "
+        f"concurrency {args.concurrency}, {args.rounds} rounds; {steady_remark(runs, args.concurrency)}"
     )
-    print(table(rows), *(f"- {line}" for line in said), sep="\n")
+    if any(run.client.distorted for run in runs):
+        print("our client's event loop lagged: its numbers may be bent")
+    compared: dict[str, object] = {}
+    for other in others:
+        rows = compare(ours, passes[other.name], other.causes)
+        said = remarks(ours, passes[other.name], sum(map(len, inputs)))
+        print(f"\nddtree.bench / {other.name}", table(rows), *(f"- {line}" for line in said), sep="\n")
+        compared[other.name] = {"rows": [asdict(row) for row in rows], "remarks": said, "command": other.command}
     if args.json:
         kept = {
             "arguments": {name: str(value) for name, value in vars(args).items()},
-            "command": bench.command(folder / "round-0.jsonl"),
             "prompts_sha256": prompts.sha256,
-            "costs": asdict(costs),
-            "rows": [asdict(row) for row in rows],
-            "remarks": said,
-            "rounds": {"ours": [asdict(p) for p in ours], "theirs": [asdict(p) for p in theirs]},
+            "compared": compared,
+            "passes": {name: [asdict(p) for p in done] for name, done in passes.items()},
         }
         args.json.write_text(json.dumps(kept, indent=1))
 

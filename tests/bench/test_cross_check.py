@@ -7,19 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agreement import (
-    METRICS,
-    THROUGHPUT,
-    BadResult,
-    Costs,
-    Pass,
-    compare,
-    explain,
-    from_bench_serving,
-    from_run,
-    remarks,
-)
-from sglang_serving import BenchServing, write_rows
+from agreement import METRICS, THROUGHPUT, BadResult, Pass, compare, explain, from_run, remarks
+from sglang_serving import CAUSES, BenchServing, Costs, from_bench_serving, write_rows
 
 from ddtree.bench.records import ClientHealth, Failure, Request, Run
 from ddtree.bench.stats import Interval
@@ -66,7 +55,7 @@ def test_the_end_of_the_stream_does_not_count_after_correction() -> None:
     assert read.reported["E2E mean"] == 0.6
     assert read.corrected["E2E mean"] == pytest.approx(0.45)
     assert read.corrected["TPOT mean"] == pytest.approx((0.15 + 0.3) / 2)
-    assert read.done_s == pytest.approx(0.15)
+    assert read.extra_s["done_s"] == pytest.approx(0.15)
 
 
 def test_the_same_arrivals_give_both_clients_the_same_corrected_figures() -> None:
@@ -113,20 +102,22 @@ def test_a_failed_request_of_ours_is_no_measurement() -> None:
 
 
 def test_equal_clients_agree_on_every_metric() -> None:
-    rows = compare([a_pass()] * 3, [a_pass()] * 3, NOTHING)
+    rows = compare([a_pass()] * 3, [a_pass()] * 3, {})
     assert [row.metric for row in rows] == list(METRICS)
     assert {row.words for row in rows} == {"agrees"}
 
 
-def test_ratios_are_ours_over_theirs_and_noise_is_ours_over_ours() -> None:
-    row = compare([a_pass(2.0), a_pass(2.2)], [a_pass(1.0), a_pass(1.0)], NOTHING)[0]
-    assert row.ratio.value == pytest.approx(2.1)
+@pytest.mark.parametrize("swap", [False, True])
+def test_ratios_are_ours_over_theirs_and_noise_is_a_client_over_itself(swap: bool) -> None:
+    one, two = [a_pass(2.0), a_pass(2.2)], [a_pass(1.0), a_pass(1.0)]
+    row = compare(two, one, {})[0] if swap else compare(one, two, {})[0]
+    assert row.ratio.value == pytest.approx(1 / 2.1 if swap else 2.1)
     assert row.floor == pytest.approx(0.1)
 
 
 def test_a_difference_that_the_correction_removes_is_explained_with_its_size() -> None:
-    costs = Costs(connection_s=0.0004, server_info_s=0.005)
-    rows = compare([a_pass()] * 2, [a_pass(1.05, corrected=1.0, done_s=0.003)] * 2, costs)
+    added = {"connection_s": 0.0004, "server_info_s": 0.005, "done_s": 0.003}
+    rows = compare([a_pass()] * 2, [a_pass(1.05, corrected=1.0, extra_s=added)] * 2, CAUSES)
     words = {row.metric: row.words for row in rows}
     assert words["TTFT mean"].startswith("explained")
     assert "0.40 ms" in words["TTFT mean"]
@@ -135,10 +126,10 @@ def test_a_difference_that_the_correction_removes_is_explained_with_its_size() -
 
 
 def test_intervals_between_tokens_have_no_excuse() -> None:
-    rows = compare([a_pass()] * 2, [a_pass(1.05)] * 2, Costs(connection_s=0.0004, server_info_s=0.005))
+    rows = compare([a_pass()] * 2, [a_pass(1.05)] * 2, {"TTFT": "it waits"})
     words = {row.metric: row.words for row in rows}
     assert words["ITL mean"] == "NOT EXPLAINED"
-    assert "leaves -4.8%" in words["TTFT mean"]
+    assert words["TTFT mean"] == "NOT EXPLAINED; it waits, which leaves -4.8%"
 
 
 def around(value: float, half: float) -> Interval:
@@ -151,7 +142,12 @@ def around(value: float, half: float) -> Interval:
         (around(1.005, 0.003), around(1.2, 0), 0.0, "agrees"),
         (around(1.005, 0.02), around(1.005, 0.02), 0.0, "not settled"),
         (around(1.05, 0.01), around(0.995, 0.01), 0.0, "explained: it waits"),
-        (around(1.05, 0.06), around(1.03, 0.06), 0.02, "not told from noise: our own rounds differ by up to 2.0%"),
+        (
+            around(1.05, 0.06),
+            around(1.03, 0.06),
+            0.02,
+            "not told from noise: rounds of one client differ by up to 2.0%",
+        ),
         (around(1.05, 0.01), around(1.03, 0.01), 0.04, "not told from noise"),
         (around(1.05, 0.01), around(1.03, 0.01), 0.01, "NOT EXPLAINED; it waits, which leaves +3.0%"),
     ],
@@ -178,7 +174,7 @@ def test_a_recorded_result_is_read_whole() -> None:
     told = json.loads(RECORDED.read_text())
     read = from_bench_serving(told, told["completed"], told["max_concurrency"], NOTHING)
     assert sum(read.output_tokens) == told["total_output_tokens"]
-    assert 0 < read.done_s < read.reported["E2E mean"]
+    assert 0 < read.extra_s["done_s"] < read.reported["E2E mean"]
     for metric in ("TTFT mean", "TTFT median", "ITL mean", "ITL median"):  # what the details and the summary both tell
         assert read.corrected[metric] == pytest.approx(read.reported[metric])
     assert all(math.isfinite(value) and value > 0 for value in read.corrected.values())
@@ -205,5 +201,5 @@ def test_its_last_words_tell_why_there_is_no_result(tmp_path: Path) -> None:
 
 def test_a_missing_interpreter_is_named(tmp_path: Path) -> None:
     bench = dataclasses.replace(serving(tmp_path, ""), python="/nowhere/python")
-    with pytest.raises(BadResult, match="--sglang-python /nowhere/python: No such file"):
+    with pytest.raises(BadResult, match="/nowhere/python: No such file"):
         bench.run(tmp_path / "out.jsonl")

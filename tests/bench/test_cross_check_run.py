@@ -35,7 +35,7 @@ def args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> argparse.Namespace:
     (tmp_path / "prompts.json").write_text(prompts.model_dump_json())
     return argparse.Namespace(
         url="", prompts=tmp_path / "prompts.json", limit=2, concurrency=2, rounds=2, max_new_tokens=8, timeout_s=30.0,
-        sglang_python=str(python), tokenizer=tmp_path, json=tmp_path / "out.json",
+        sglang_python=str(python), tokenizer=tmp_path, aiperf=None, json=tmp_path / "out.json",
     )  # fmt: skip
 
 
@@ -56,8 +56,8 @@ async def test_both_clients_get_the_same_prompts_in_turn(
     shown = capsys.readouterr().out
     assert all(metric in shown for metric in METRICS)
     kept = json.loads(args.json.read_text())
-    assert [row["metric"] for row in kept["rows"]] == list(METRICS)
-    assert len(kept["rounds"]["ours"]) == len(kept["rounds"]["theirs"]) == args.rounds
+    assert [row["metric"] for row in kept["compared"]["sglang.bench_serving"]["rows"]] == list(METRICS)
+    assert {name: len(done) for name, done in kept["passes"].items()} == {"ddtree.bench": 2, "sglang.bench_serving": 2}
 
 
 async def test_a_cache_that_was_not_emptied_stops_it(args: argparse.Namespace, tmp_path: Path) -> None:
