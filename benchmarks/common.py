@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import random
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from tokenizers import Tokenizer
+
+from ddtree.engine.target import Target  # before torch itself, so that its threads are set up as the engine's are
 
 ROOT = Path(__file__).resolve().parents[1]
 DRAFTER = ROOT / "assets/smollm2-135m-dflash"
@@ -22,6 +25,17 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made.add_argument("--target", type=Path, default=ROOT / "models/smollm2-135m/target", help="Hugging Face folder")
     made.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     return made
+
+
+def load_target(args: argparse.Namespace, positions: int) -> Target:
+    import torch
+
+    torch.set_num_threads(args.threads)
+    return Target(args.target, positions, torch.float32, torch.device("cpu"))
+
+
+def some_tokens(n: int, vocab: int) -> list[int]:
+    return random.Random(0).choices(range(3, vocab), k=n)
 
 
 def held_out_prompts(target: Path) -> list[list[int]]:

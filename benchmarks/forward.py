@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-import torch
-from common import interleaved, parser
+from common import interleaved, load_target, parser, some_tokens
 
-from ddtree.engine.target import Span, Target
+from ddtree.engine.target import KVCache, Span
 from ddtree.tree import chain
 
 
@@ -18,15 +17,15 @@ def main() -> int:
     arguments.add_argument("--rounds", type=int, default=15)
     args = arguments.parse_args()
     try:
+        import torch
         from transformers import AutoModelForCausalLM, DynamicCache
     except ImportError:
         print("forward.py: transformers is not installed", file=sys.stderr)
         return 2
-    torch.set_num_threads(args.threads)
-    lean = Target(args.target, max(args.context) + 1, torch.float32, torch.device("cpu"))
+    lean = load_target(args, max(args.context) + 1)
     theirs = AutoModelForCausalLM.from_pretrained(args.target, dtype=torch.float32).eval()
     for n in args.context:
-        ids = torch.randint(3, lean.config.vocab, (n,), generator=torch.Generator().manual_seed(0)).tolist()
+        ids = some_tokens(n, lean.config.vocab)
         cache = lean.new_cache(n + 1)
         lean.forward([Span(cache, chain(ids[0], ids[1:]), n - 1)])
         cache.commit(list(range(n)))
@@ -34,10 +33,10 @@ def main() -> int:
         with torch.inference_mode():
             theirs(torch.tensor([ids]), past_key_values=past, logits_to_keep=1)
 
-        def ours_step(cache=cache) -> torch.Tensor:  # type: ignore[no-untyped-def]
+        def ours_step(cache: KVCache = cache) -> torch.Tensor:
             return lean.forward([Span(cache, chain(5, ()), 0)])[0][0]
 
-        def their_step(past=past) -> torch.Tensor:  # type: ignore[no-untyped-def]
+        def their_step(past: DynamicCache = past) -> torch.Tensor:
             with torch.inference_mode():
                 logits = theirs(torch.tensor([[5]]), past_key_values=past).logits[0, 0]
             past.crop(-1)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import torch
-from common import DRAFTER, interleaved, parser
+from common import DRAFTER, interleaved, load_target, parser, some_tokens
 
 from ddtree.engine.drafter import Drafter
-from ddtree.engine.target import Span, Target
+from ddtree.engine.target import Span
 from ddtree.tree import chain
 
 
@@ -19,12 +18,11 @@ def main() -> None:
     arguments.add_argument("--widths", type=int, nargs="+", default=[8, 16, 32, 64])
     arguments.add_argument("--rounds", type=int, default=15)
     args = arguments.parse_args()
-    torch.set_num_threads(args.threads)
     positions = max(args.context) + max(args.widths)
-    target = Target(args.target, positions, torch.float32, torch.device("cpu"))
+    target = load_target(args, positions)
     drafter = Drafter(DRAFTER, target, None, positions)
     for n in args.context:
-        ids = torch.randint(3, target.config.vocab, (n,), generator=torch.Generator().manual_seed(0)).tolist()
+        ids = some_tokens(n, target.config.vocab)
         cache, context = target.new_cache(n + max(args.widths)), drafter.new_context(n)
         _, features = target.forward([Span(cache, chain(ids[0], ids[1:]), n - 1)], drafter.taps)
         assert features is not None
