@@ -42,8 +42,7 @@ def prompts() -> list[list[int]]:
 def answers(prompts: list[list[int]]) -> dict[str, list[Answer]]:
     greedy = Sampling(max_new_tokens=32)
     return {
-        name: run(make_engine(PAIR, method, **options), prompts, greedy)
-        for name, (method, options) in METHODS.items()
+        name: run(make_engine(PAIR, method, **options), prompts, greedy) for name, (method, options) in METHODS.items()
     }
 
 
