@@ -40,6 +40,9 @@ class Generate(_Strict):
     return_logprob: bool = False
     logprob_start_len: int = Field(default=-1, ge=-1)  # -1: from the last input token on
     top_logprobs_num: int = Field(default=0, ge=0)
+    # Sent by SGLang's own benchmark in every request; only what they say by default can be done.
+    lora_path: None = None
+    return_routed_experts: Literal[False] = False
 
     @model_validator(mode="after")
     def _consistent(self) -> Generate:
