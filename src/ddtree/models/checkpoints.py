@@ -8,10 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ddtree.files import write_atomically
 from ddtree.models import convert
 from ddtree.models.checks import check_folder, check_pair
 from ddtree.models.errors import ModelError
-from ddtree.models.files import ModelFiles, write_atomically
+from ddtree.models.files import ModelFiles
 from ddtree.models.pad import pad
 from ddtree.plan.schema import Model, Source
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from ddtree.files import sha256, write_atomically
 from ddtree.models.errors import ModelError
 
 # Everything that decides which ids a text becomes, chat template included.
@@ -71,17 +71,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def write_atomically(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_text(text)
-    aside.replace(path)
-
-
 def _sha256(paths: Any) -> str:
     total = hashlib.sha256()
     for path in paths:
-        with path.open("rb") as f:
-            digest = hashlib.file_digest(f, "sha256").hexdigest()
-        total.update(f"{path.name} {digest}\n".encode())
+        total.update(f"{path.name} {sha256(path)}\n".encode())
     return total.hexdigest()

@@ -33,9 +33,10 @@ from typing import Any
 
 import numpy as np
 
+from ddtree.files import write_atomically
 from ddtree.models import tensors
 from ddtree.models.errors import ModelError
-from ddtree.models.files import checkpoint_sha256, read_config, write_atomically
+from ddtree.models.files import checkpoint_sha256, read_config
 from ddtree.models.tensors import Array, Entry, Reader
 from ddtree.plan.schema import Pad
 

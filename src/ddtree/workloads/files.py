@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ddtree.bench.records import SCHEMA, Conversation, PromptSet
-from ddtree.models.files import write_atomically
+from ddtree.files import write_atomically
 from ddtree.workloads.draft import WorkloadError
 
 
