@@ -169,8 +169,9 @@ class Session:
     async def _client(self, server: RunningServer, cell: CellId, prompts: PromptSet) -> tuple[list[Run], list[Audit]]:
         workload, clock = self.spec.workloads[cell.workload], asyncio.get_running_loop().time
         deadline = clock() + workload.cell_timeout_s
-        async with asyncio.timeout_at(deadline):
-            await warm_up(server.url, prompts, workload, cell.concurrency)
+        if workload.role == "load":  # what is judged by its answers alone needs no warm caches
+            async with asyncio.timeout_at(deadline):
+                await warm_up(server.url, prompts, workload, cell.concurrency)
         runs = [
             await measure(server.url, prompts, workload, cell.concurrency, repeat, deadline - clock(), server.pid)
             for repeat in range(workload.repeats or 1)

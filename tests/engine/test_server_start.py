@@ -108,7 +108,7 @@ class Broken:
         return {"context_length": 100}
 
 
-asyncio.run(serve(Broken(), Tokenizer(Path(sys.argv[1])), listen("127.0.0.1", 0), "broken", time.time()))
+asyncio.run(serve(Broken, Tokenizer(Path(sys.argv[1])), listen("127.0.0.1", 0), "broken", time.time()))
 """
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NoReturn, get_args
 
 from ddtree.engine.api import Settings
+from ddtree.engine.worker import Engine as Served
 from ddtree.plan.schema import METHOD_KEYS, Method
 
 
@@ -42,11 +43,14 @@ def _serve(settings: Settings, arguments: argparse.Namespace, started: float) ->
 
     sock = listen(arguments.host, arguments.port)
     tokenizer = Tokenizer(settings.target)
-    from ddtree.engine.engine import Engine
 
-    engine = Engine(settings)
+    def build() -> Served:
+        from ddtree.engine.engine import Engine
+
+        return Engine(settings)
+
     name = arguments.served_model_name or settings.target.name
-    asyncio.run(serve(engine, tokenizer, sock, name, started))
+    asyncio.run(serve(build, tokenizer, sock, name, started))
 
 
 def _arguments() -> argparse.Namespace:

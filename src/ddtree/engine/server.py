@@ -34,11 +34,14 @@ def listen(host: str, port: int) -> socket.socket:
     return sock
 
 
-async def serve(engine: Engine, tokenizer: Tokenizer, sock: socket.socket, name: str, started_unix: float) -> None:
-    """Answer requests until SIGTERM or SIGINT ends the process."""
+async def serve(
+    build: Callable[[], Engine], tokenizer: Tokenizer, sock: socket.socket, name: str, started_unix: float
+) -> None:
+    """Load the engine by `build`, whose errors are raised, and answer requests until SIGTERM or SIGINT."""
     host, port = sock.getsockname()[:2]
+    worker = Worker(build)
     info = {
-        **engine.info(),
+        **await worker.start(),
         "host": host,
         "port": port,
         "served_model_name": name,
@@ -49,7 +52,7 @@ async def serve(engine: Engine, tokenizer: Tokenizer, sock: socket.socket, name:
         "started_unix": started_unix,
     }
     app = web.Application(middlewares=[_errors], client_max_size=BODY_BYTES)
-    app[SERVING] = Serving(Worker(engine), tokenizer, info)
+    app[SERVING] = Serving(worker, tokenizer, info)
     app.add_routes(native.routes)
     app.add_routes(openai.routes)
     # A handler is cancelled when its client goes away; that ends the request in the engine.

@@ -30,14 +30,24 @@ class Engine(Protocol):
 
 
 class Worker:
-    """Create and use it on the event loop's thread."""
+    """Create and use it on the event loop's thread; `start` it before anything else.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    The engine is also built on its own thread. A thread that has once run a parallel region of OpenMP keeps its team of
+    helpers, and with two teams OpenMP counts more threads than cores and lets waiting ones sleep at once instead of
+    spinning: a step of the engine then took 42 ms instead of 26 ms on two cores.
+    """
+
+    def __init__(self, build: Callable[[], Engine]) -> None:
         self._loop = asyncio.get_running_loop()
+        self._built: Future[Engine] = Future()
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._streams: dict[str, asyncio.Queue[Progress]] = {}
-        threading.Thread(target=self._run, name="engine", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, args=(build,), name="engine", daemon=True)
+
+    async def start(self) -> dict[str, object]:
+        """Build the engine; what it says of itself. Raises what the building raises."""
+        self._thread.start()
+        return (await asyncio.wrap_future(self._built)).info()
 
     @property
     def running(self) -> int:
@@ -81,7 +91,13 @@ class Worker:
             self.close(rid)
             stream.put_nowait(Progress(rid, [], "abort", None))
 
-    def _run(self) -> None:
+    def _run(self, build: Callable[[], Engine]) -> None:
+        try:
+            self._engine = build()
+        except BaseException as error:
+            self._built.set_exception(error)
+            return
+        self._built.set_result(self._engine)
         try:
             while True:
                 self._obey()
