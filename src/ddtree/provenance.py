@@ -10,7 +10,7 @@ import platform
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -22,16 +22,8 @@ from ddtree.plan.specs import SessionSpec
 
 DRIVER_PACKAGES = ("aiohttp", "numpy", "pydantic", "snakemake")
 ENGINE_PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "transformers", "sglang")
-GPU_FIELDS = (
-    "index",
-    "name",
-    "driver_version",
-    "memory.total",
-    "clocks.sm",
-    "clocks.max.sm",
-    "temperature.gpu",
-    "power.limit",
-)
+GPU_FACTS = ("name", "uuid", "driver_version", "memory.total", "clocks.max.sm", "power.limit")
+GPU_STATE = ("clocks.sm", "temperature.gpu", "power.draw", "memory.used")
 
 
 def collect(spec: SessionSpec, layout: Layout) -> dict[str, object]:
@@ -42,9 +34,11 @@ def collect(spec: SessionSpec, layout: Layout) -> dict[str, object]:
         "plan_sha256": _sha256_of(layout.plan_spec),
         "lock_sha256": None if spec.server.python else _sha256_of(layout.env(spec.server.env)),
         "driver": versions(None, DRIVER_PACKAGES),
-        "engine": versions(layout.python(spec.server.env, spec.server.python), ENGINE_PACKAGES),
+        "engine": versions(
+            layout.python(spec.server.env, spec.server.python), ENGINE_PACKAGES, spec.server.environment
+        ),
         "machine": machine(),
-        "gpus": gpus(),
+        "gpus": gpus(GPU_FACTS),
     }
 
 
@@ -54,7 +48,7 @@ def moment(layout: Layout, server: str) -> dict[str, object]:
         "load_average": [round(value, 2) for value in os.getloadavg()],
         "memory_available_gib": round(psutil.virtual_memory().available / 2**30, 1),
         "neighbours": neighbours(layout, server),
-        "gpus": gpus(),
+        "gpus": gpus(GPU_STATE),
     }
 
 
@@ -62,9 +56,10 @@ def _sha256_of(path: Path) -> str | None:
     return sha256(path) if path.exists() else None
 
 
-def _output(command: Sequence[str], timeout_s: float = 20) -> str | None:
+def _output(command: Sequence[str], also: Mapping[str, str] | None = None, timeout_s: float = 20) -> str | None:
+    environment = os.environ | dict(also or {})
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False, env=environment)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
@@ -89,9 +84,12 @@ print(json.dumps(found))
 """
 
 
-def versions(python: Path | None, packages: Sequence[str]) -> dict[str, str]:
-    """Versions of Python and of those `packages` that are installed beside `python` (None: beside this one)."""
-    text = _output([str(python or sys.executable), "-c", _VERSIONS, *packages])
+def versions(
+    python: Path | None, packages: Sequence[str], environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Versions of Python and of those `packages` that `python` (None: this one) finds when `environment`, which may
+    hold a PYTHONPATH, is added to its own."""
+    text = _output([str(python or sys.executable), "-c", _VERSIONS, *packages], environment)
     return {str(k): str(v) for k, v in json.loads(text).items()} if text else {}
 
 
@@ -117,11 +115,11 @@ def cpu_model() -> str:
     return next(names, platform.processor())
 
 
-def gpus() -> list[dict[str, str]]:
-    """One entry per GPU that nvidia-smi sees; empty without one."""
-    text = _output(["nvidia-smi", f"--query-gpu={','.join(GPU_FIELDS)}", "--format=csv,noheader"])
+def gpus(fields: Sequence[str]) -> dict[str, dict[str, str]]:
+    """These fields of every GPU that nvidia-smi sees, by index; empty without one."""
+    text = _output(["nvidia-smi", f"--query-gpu=index,{','.join(fields)}", "--format=csv,noheader"])
     rows = [line.split(", ") for line in (text or "").splitlines()]
-    return [dict(zip(GPU_FIELDS, row, strict=False)) for row in rows]
+    return {row[0]: dict(zip(fields, row[1:], strict=False)) for row in rows}
 
 
 def neighbours(layout: Layout, server: str) -> list[str]:

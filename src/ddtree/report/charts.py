@@ -12,6 +12,7 @@ from ddtree.report.escape import escape
 from ddtree.report.style import ServerStyle
 
 MAX_MARKS = 2000  # per chart; pdflatex runs out of memory far above
+PAGE_CM = 20.5  # height that all panels together may have, so that legend and caption still fit
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,8 @@ def _write_data(file: Path, series: Sequence[Series], top: float) -> list[str]:
 
 
 def _axis(chart: Chart, panel: int, series: Sequence[Series], top: float) -> str:
-    width = {1: 15.4, 2: 8.0}[chart.columns]
+    width = {1: 15.4, 2: 7.6}[chart.columns]
+    height = min(chart.height_cm, PAGE_CM / math.ceil(len(chart.panels) / chart.columns))
     starts_row = panel % chart.columns == 0
     ends_row = panel % chart.columns == chart.columns - 1 or panel == len(chart.panels) - 1
     ticks = chart.panels[panel].ticks
@@ -128,7 +130,7 @@ def _axis(chart: Chart, panel: int, series: Sequence[Series], top: float) -> str
     bar_cm = min(0.5, 0.8 * (width - 1.6) / groups / max(1, len(chart.looks)))
     options = [
         "ddtree axis",
-        f"width={width}cm, height={chart.height_cm}cm",
+        f"width={width}cm, height={height:.2f}cm",
         f"ymin=0, ymax={top:.4g}",
         f"title={{{escape(chart.panels[panel].title)}}}",
         f"ylabel={{{chart.ylabel if starts_row else ''}}}",
@@ -144,6 +146,8 @@ def _axis(chart: Chart, panel: int, series: Sequence[Series], top: float) -> str
     if chart.kind == "bar":
         options.append(f"ybar, /pgf/bar width={bar_cm:.3f}cm, xtick style={{draw=none}}")
         options.append(f"xmin=-0.5, xmax={len(ticks) - 0.5:g}")
+        slot = (width - 1.6) / groups  # long names break at their hyphens
+        options.append(f"xticklabel style={{align=center, text width={0.95 * slot:.2f}cm}}")
     lines = [r"\begin{tikzpicture}[baseline]", r"\begin{axis}[" + ",\n  ".join(options) + "]"]
     if chart.band is not None:
         lines.append(_across("path[fill=black!15]", "rectangle", *chart.band))

@@ -63,15 +63,18 @@ class Context:
         file = self.folder / "data" / f"{figure}.notes"
         return file.read_text().strip() if file.exists() else ""
 
-    def speedup(self, server: str, workload: str, concurrency: int, metric: str, against: str) -> str:
-        """A table cell; with a dagger where `all` workloads are fewer than other servers have."""
+    def speedup(
+        self, server: str, workload: str, concurrency: int, metric: str, against: str, bounds: bool = True
+    ) -> str:
+        """A table cell, with its interval if `bounds`, and a dagger where `all` is fewer workloads than others have."""
         where = {"workload": workload, "concurrency": concurrency, "category": "all", "against": against}
         rows = self.rows("speedups", metric=metric, **where)
         mine = rows[rows["server"] == server]
         if mine.empty:
             return MISSING
         partial = mine.iloc[0]["workloads"] < rows["workloads"].max()
-        return interval(mine.iloc[0]) + (r"\rlap{\,$^\dagger$}" if partial else "")
+        value = interval(mine.iloc[0]) if bounds else number(mine.iloc[0]["ratio"])
+        return value + (r"\rlap{\,$^\dagger$}" if partial else "")
 
     def ratio(self, table: str, row: pd.Series[Any] | None, column: str = "ratio") -> NoEscape:
         """A value of the prose with its interval and n, all as macros."""

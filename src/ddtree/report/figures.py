@@ -74,6 +74,7 @@ def _throughput(context: Context) -> Chart:
         ylabel="output tokens/s",
         kind="bar",
         height_cm=4.1,
+        shared_y=False,
     )
 
 
@@ -133,7 +134,7 @@ def _context_length(context: Context) -> Chart:
             ],
         )
 
-    ticks = [(x, f"{x:.0f}") for x, _ in lengths]
+    ticks = _apart([x for x, _ in lengths])
     faster = points("speedups", "ratio", category="all", metric="decode", against="baseline")
     first_token = points("pooled", "value", metric="ttft_s")
     return Chart(
@@ -144,6 +145,16 @@ def _context_length(context: Context) -> Chart:
         columns=2,
         shared_y=False,
     )
+
+
+def _apart(lengths: Sequence[float]) -> list[tuple[float, str]]:
+    """Ticks for increasing lengths on a logarithmic axis, without those whose label would run into the one before."""
+    closest = (lengths[-1] / lengths[0]) ** (1 / 7)
+    kept: list[float] = []
+    for x in lengths:
+        if not kept or x >= closest * kept[-1]:
+            kept.append(x)
+    return [(x, f"{x:.0f}") for x in kept]
 
 
 def _budget(context: Context) -> Chart:

@@ -225,6 +225,8 @@ def _effective(results: Results, server: str) -> tuple[str, Mapping[str, object]
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     for key, value in tree.items():
         name = f"{prefix}{key}"
+        if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+            value = {str(i): item for i, item in enumerate(value)}
         if isinstance(value, Mapping):
             yield from _flat(value, f"{name}.")
         else:

@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from pylatex import Document, Itemize, NoEscape, Section, Subsection
 
 from ddtree.plan.schema import Source
 from ddtree.report.context import Context, arm, number, paragraph, table
 from ddtree.report.escape import escape
 
-_SERVER_KEYS = ("draft_tokens", "ngram_max", "budget", "topk", "draft_window", "shadow")
-_COMMON_KEYS = ("engine", "version", "device", "dtype", "threads", "context_length", "max_running_requests")
+_SERVER_KEYS = {  # column -> what the engines call it
+    "draft tokens": ("draft_tokens",),
+    "verify width": ("verify_width", "speculative_num_draft_tokens"),
+    "n-gram max": ("ngram_max", "speculative_ngram_max_trie_depth"),
+    "budget": ("budget",),
+    "top-k": ("topk",),
+    "draft window": ("draft_window", "effective_draft_window"),
+    "shadow": ("shadow",),
+}
+_COMMON_KEYS = (
+    "engine", "version", "device", "dtype", "threads", "context_length", "max_running_requests", "attention_backend",
+    "sampling_backend", "kv_cache_dtype", "page_size", "tp_size", "effective_kv_tokens", "effective_cuda_graph_max_bs",
+    "chunked_prefill_size", "disable_radix_cache", "disable_overlap_schedule", "schedule_policy",
+)  # fmt: skip
 _FACTS = {  # provenance key -> label
     "machine.cpu": "CPU",
     "machine.cores_usable": "Usable cores",
     "machine.memory_gib": "Memory (GiB)",
     "machine.os": "Operating system",
-    "gpus": "GPUs",
     "engine.python": "Python (engine)",
     "engine.torch": "PyTorch",
+    "engine.transformers": "Transformers",
     "ddtree": "ddtree-bench",
     "git.revision": "Revision",
     "git.dirty": "Uncommitted changes",
 }
+
+
+_GPU_FACTS = ("name", "memory.total", "driver_version")
 
 
 def write(document: Document, context: Context) -> None:
@@ -42,6 +59,7 @@ def _machine(section: Section, context: Context) -> None:
         values = list(dict.fromkeys(context.rows("provenance", key=key)["value"]))
         if values and any(values):
             rows.append([label, escape("; ".join(values), breakable=True, limit=240)])
+    rows[:0] = _gpus(context)
     for name, model in context.plan.models.items():
         rows.append([f"Target of {escape(name)}", _source(model.target)])
         rows.append([f"Drafter of {escape(name)}", _source(model.drafter) if model.drafter else "none"])
@@ -53,6 +71,17 @@ def _machine(section: Section, context: Context) -> None:
         "Machine, software and models. All recorded facts are in the appendix.",
         "machine",
     )
+
+
+def _gpus(context: Context) -> list[list[str]]:
+    """A row per kind of GPU that was seen, with how many there are."""
+    facts = context.tables["provenance"]
+    kinds: Counter[str] = Counter()
+    for key in sorted(set(facts["key"])):
+        if key.startswith("gpus.") and key.endswith(".name"):
+            own = [context.rows("provenance", key=key.removesuffix("name") + f) for f in _GPU_FACTS]
+            kinds[", ".join(str(rows.iloc[0]["value"]) for rows in own if len(rows))] += 1
+    return [["GPU", escape(f"{count} x {kind}", breakable=True)] for kind, count in kinds.items()]
 
 
 def _source(source: Source) -> str:
@@ -74,26 +103,35 @@ def _servers(section: Section, context: Context) -> None:
     text = "Each server is started once and measured alone on the machine. "
     if common:
         text += "Effective in every one, as the running process reports it: " + ", ".join(common) + ". "
-    paragraph(section, text + "Table~\\ref{tab:servers} lists what differs.")
-    keys = [k for k in _SERVER_KEYS if any(effective.get((s, k), "") not in ("", "False") for s in measured)]
+    folder = escape(f"results/{context.plan.plan}/tables/settings.csv", breakable=True)
+    paragraph(
+        section,
+        text + "Table~\\ref{tab:servers} lists what differs. Every setting, as asked for and as in force, is in "
+        rf"\texttt{{{folder}}}.",
+    )
+    shown = {
+        (server, column): next((v for k in keys if (v := effective.get((server, k), "")) not in ("", "False")), "")
+        for server in context.looks
+        for column, keys in _SERVER_KEYS.items()
+    }
+    columns = [column for column in _SERVER_KEYS if any(shown[s, column] for s in measured)]
     body = []
     for server in context.looks:
         row = context.row("arms", server=server)
         status = "" if row is None else f"{row['status']} ({int(row['cells_measured'])}/{int(row['cells_planned'])})"
-        values = [effective.get((server, k), "") for k in keys]
         body.append(
             [
                 arm(server),
                 escape(context.looks[server].method.replace("_", " ")),
-                *(escape(v) if v and v != "False" else r"\missing{}" for v in values),
+                *(escape(shown[server, column]) or r"\missing{}" for column in columns),
                 number(None if row is None else row["start_s"], 1),
                 escape(status),
             ]
         )
     table(
         section,
-        "ll" + "r" * len(keys) + "rl",
-        ["Server", "Method", *(escape(k.replace("_", " ")) for k in keys), "Start (s)", "Cells"],
+        "ll" + "r" * len(columns) + "rl",
+        ["Server", "Method", *columns, "Start (s)", "Cells"],
         body,
         r"Servers with their effective configuration and how many of their cells were measured. \textendash: not "
         "applicable, default, or not known because the server never ran.",

@@ -10,6 +10,8 @@ from pylatex import Document, Itemize, NoEscape, Section
 from ddtree.report.context import Context, arm, listing, number, paragraph, table
 from ddtree.report.escape import escape
 
+MOST_WITH_BOUNDS = 3  # columns of speed-ups that fit on the page with their intervals
+
 
 def write(document: Document, context: Context) -> None:
     with document.create(Section("Summary", label=False)) as section:
@@ -83,7 +85,7 @@ def _verdict(context: Context, concurrency: int) -> list[str]:
 
 
 def _against_chain(context: Context, concurrency: int) -> list[str]:
-    if context.plan.chain is None:
+    if context.plan.chain is None or not any(s.method == "ddtree" for s in context.plan.servers.values()):
         return []
     at, chain = rf"\textbf{{Concurrency {concurrency}, tree or chain.}} ", arm(context.plan.chain)
     best = context.row("best", concurrency=concurrency, against="chain", metric="e2e")
@@ -197,13 +199,17 @@ def _overview(section: Section, context: Context) -> None:
                 _coding(context, server),
             ]
         )
+    bounds = r"its 95\,\% bootstrap interval"
+    if len(concurrencies) > MOST_WITH_BOUNDS:
+        bounds = r"intervals in section~\ref{sec:throughput}"
     table(
         section,
         "lrr" + "r" * len(concurrencies) + "ll",
         header,
         body,
         rf"Every server in one line. Speed-up: time per output token, prefill included, relative to "
-        rf"{arm(context.plan.baseline)}, over all workloads, paired by answer, with its 95\,\% bootstrap interval. "
+        rf"{arm(context.plan.baseline)}, over all workloads, paired by answer, "
+        rf"with {bounds}. "
         rf"Tokens and milliseconds per verify step at concurrency {concurrencies[0]}. Answers: greedy output compared "
         r"with the baseline's. Coding: HumanEval problems passed. \textendash: not measured; \dag: some workloads "
         r"missing.",
@@ -214,7 +220,8 @@ def _overview(section: Section, context: Context) -> None:
 def _speedup(context: Context, server: str, concurrency: int) -> str:
     if server == context.plan.baseline and server in context.measured():
         return number(1)
-    return context.speedup(server, "all", concurrency, "e2e", "baseline")
+    bounds = len(context.concurrencies()) <= MOST_WITH_BOUNDS
+    return context.speedup(server, "all", concurrency, "e2e", "baseline", bounds)
 
 
 def _lossless(context: Context, server: str) -> str:

@@ -9,7 +9,7 @@ from ddtree.report.escape import escape
 
 
 def write(document: Document, context: Context) -> None:
-    with document.create(Section("Throughput by method and workload", label=False)) as section:
+    with document.create(Section("Throughput by method and workload", label="sec:throughput")) as section:
         if not context.concurrencies():
             paragraph(section, "No load cell was measured, so there is no throughput to show.")
             return
