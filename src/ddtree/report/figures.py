@@ -115,6 +115,7 @@ def _concurrency(context: Context) -> Chart:
         ylabel="output tokens/s",
         log_x=True,
         columns=2,
+        shared_y=False,
     )
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from pylatex import Document, Itemize, NoEscape, Section, Subsection
 
-from ddtree.plan.schema import Source
+from ddtree.plan.schema import METHOD_KEYS, Source
 from ddtree.report.context import Context, arm, number, paragraph, table
 from ddtree.report.escape import escape
 
@@ -111,10 +111,11 @@ def _servers(section: Section, context: Context) -> None:
     )
     shown = {
         (server, column): next((v for k in keys if (v := effective.get((server, k), "")) not in ("", "False")), "")
-        for server in context.looks
+        for server, look in context.looks.items()
         for column, keys in _SERVER_KEYS.items()
+        if look.method in METHOD_KEYS.get(keys[0], {look.method})
     }
-    columns = [column for column in _SERVER_KEYS if any(shown[s, column] for s in measured)]
+    columns = [column for column in _SERVER_KEYS if any(shown.get((s, column)) for s in measured)]
     body = []
     for server in context.looks:
         row = context.row("arms", server=server)
@@ -123,7 +124,7 @@ def _servers(section: Section, context: Context) -> None:
             [
                 arm(server),
                 escape(context.looks[server].method.replace("_", " ")),
-                *(escape(shown[server, column]) or r"\missing{}" for column in columns),
+                *(escape(shown.get((server, column), "")) or r"\missing{}" for column in columns),
                 number(None if row is None else row["start_s"], 1),
                 escape(status),
             ]

@@ -185,7 +185,15 @@ def _missing(context: Context) -> str:
 
 def _overview(section: Section, context: Context) -> None:
     concurrencies = context.concurrencies()
-    header = ["Server", "Tokens/step", "ms/step", *(rf"Speed-up, $c={c}$" for c in concurrencies), "Answers", "Coding"]
+    few = len(concurrencies) <= MOST_WITH_BOUNDS
+    header = [
+        "Server",
+        "Tokens/step",
+        "ms/step",
+        *(rf"{'Speed-up, ' if few else ''}$c={c}$" for c in concurrencies),
+        "Answers",
+        "Coding",
+    ]
     body = []
     for server in context.looks:
         acceptance = context.row("acceptance", server=server, workload="all", concurrency=concurrencies[0])
@@ -199,15 +207,13 @@ def _overview(section: Section, context: Context) -> None:
                 _coding(context, server),
             ]
         )
-    bounds = r"its 95\,\% bootstrap interval"
-    if len(concurrencies) > MOST_WITH_BOUNDS:
-        bounds = r"intervals in section~\ref{sec:throughput}"
+    bounds = r"its 95\,\% bootstrap interval" if few else r"intervals in section~\ref{sec:throughput}"
     table(
         section,
         "lrr" + "r" * len(concurrencies) + "ll",
         header,
         body,
-        rf"Every server in one line. Speed-up: time per output token, prefill included, relative to "
+        rf"Every server in one line. Speed-up at concurrency $c$: time per output token, prefill included, relative to "
         rf"{arm(context.plan.baseline)}, over all workloads, paired by answer, "
         rf"with {bounds}. "
         rf"Tokens and milliseconds per verify step at concurrency {concurrencies[0]}. Answers: greedy output compared "
