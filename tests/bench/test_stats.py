@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from ddtree.bench import stats
-from ddtree.bench.stats import Interval, mean_interval, noise_floor, paired_ratio, verdict
+from ddtree.bench.stats import (
+    Interval,
+    mean_interval,
+    noise_floor,
+    outcome,
+    paired_ratio,
+    prompts_to_settle,
+    verdict,
+)
 
 
 def test_the_ratio_is_of_sums_and_the_seed_fixes_the_interval() -> None:
@@ -108,3 +116,48 @@ def test_the_noise_floor_is_the_largest_distance_in_either_direction() -> None:
     assert noise_floor([1.02, 0.8, 1.1]) == pytest.approx(0.25)
     assert noise_floor([1.0]) == 0.0
     assert math.isnan(noise_floor([]))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "floor", "expected"),
+    [
+        (1.02, 1.3, 0.0, "faster"),
+        (1.02, 1.3, 0.05, "open"),
+        (0.7, 0.9, 0.05, "slower"),
+        (0.7, 0.96, 0.05, "open"),
+        (0.97, 1.04, 0.05, "same"),
+        (0.97, 1.04, 0.02, "open"),
+        (0.8, 1.3, 0.05, "open"),
+    ],
+)
+def test_a_difference_counts_only_beyond_the_noise(low: float, high: float, floor: float, expected: str) -> None:
+    assert outcome(Interval(math.sqrt(low * high), low, high, 20), floor) == expected
+
+
+def test_too_few_pairs_decide_nothing_however_narrow_their_interval() -> None:
+    assert outcome(Interval(2.0, 1.9, 2.1, 4)) == "too few"
+    assert outcome(paired_ratio([1.0], [0.5])) == "too few"
+    assert prompts_to_settle(Interval(2.0, 0.9, 2.1, 4)) is None
+
+
+@pytest.mark.parametrize(("ratio", "spread", "floor"), [(1.1, 0.35, 0.0), (0.9, 0.3, 0.02), (1.02, 0.2, 0.05)])
+def test_the_predicted_number_of_prompts_settles_a_comparison(ratio: float, spread: float, floor: float) -> None:
+    noise = np.random.default_rng(2).lognormal(0, spread, 24)
+    arm = np.ones(24)
+    reference = noise * ratio / noise.mean()
+    now = paired_ratio(reference, arm)
+    more = prompts_to_settle(now, floor)
+    assert outcome(now, floor) == "open"
+    assert more is not None
+
+    def with_copies(times: int) -> Interval:
+        return paired_ratio(np.tile(reference, times), np.tile(arm, times))
+
+    settled = with_copies(math.ceil(1.15 * (24 + more) / 24))
+    assert outcome(settled, floor) == ("same" if abs(ratio - 1) < floor else "faster" if ratio > 1 else "slower")
+    assert prompts_to_settle(settled, floor) == 0
+    assert outcome(with_copies(max(1, (24 + more) // 48)), floor) == "open"
+
+
+def test_a_value_on_the_edge_of_the_noise_is_never_settled() -> None:
+    assert prompts_to_settle(Interval(1.0, 0.9, 1.1, 20), 0.0) is None

@@ -98,3 +98,20 @@ def test_a_spec_file_is_renewed_by_content_or_request_only(planned: Callable[...
     assert SessionSpec.model_validate_json(path.read_text()).requested_unix == 5.0
     write_session(spec, path, request_unix=6.0)
     assert SessionSpec.model_validate_json(path.read_text()).requested_unix == 6.0
+
+
+def test_cells_are_measured_in_an_order_that_the_seed_shuffles_alike_for_all_servers(
+    planned: Callable[..., Plan],
+) -> None:
+    many = {f"w{i}": {"source": "held_out", "prompts": 2} for i in range(6)}
+    many["graded"] = {"source": "human_eval", "prompts": 1, "role": "quality"}
+    orders = []
+    for seed in range(3):
+        plan = planned(("workloads", many), ("seed", seed))
+        each = [[cell.name for cell in cells(plan, server)] for server in plan.servers]
+        assert all(order == each[0] for order in each)
+        assert each[0][-1].startswith("graded/")
+        assert sorted(each[0]) == sorted(f"{w}/c{c}" for w in many for c in resolved(plan, w).concurrency or ())
+        orders.append(each[0])
+    assert orders[0] != orders[1] != orders[2]
+    assert orders[0] != sorted(orders[0])

@@ -11,6 +11,7 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +22,9 @@ MIN_PAIRS = 5  # below that even a widened interval says little
 WANTED_HALF_WIDTH = 0.05  # relative: an interval of value +- 5 % counts as settled
 _BLOCK = 2_000_000  # resampled values held at once
 _NORMAL = NormalDist()
+
+
+Outcome = Literal["too few", "faster", "slower", "same", "open"]
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,36 @@ def verdict(interval: Interval, wanted: float = WANTED_HALF_WIDTH) -> str:
         return "stable"
     more = max(1, round(interval.n * (interval.half_width / wanted) ** 2) - interval.n)
     return f"wide: about {more} more prompts would settle it"
+
+
+def outcome(speedup: Interval, floor: float = 0.0) -> Outcome:
+    """What a speed-up's interval says about the noise band 1 / (1 + floor) to 1 + floor, in which nothing is told from
+    1: the interval lies above it, below it, inside it, or across one of its edges."""
+    if speedup.n < MIN_PAIRS or math.isnan(speedup.half_width):
+        return "too few"
+    if speedup.low > 1 + floor:
+        return "faster"
+    if speedup.high < 1 / (1 + floor):
+        return "slower"
+    return "same" if 1 / (1 + floor) <= speedup.low and speedup.high <= 1 + floor else "open"
+
+
+def prompts_to_settle(speedup: Interval, floor: float = 0.0) -> int | None:
+    """How many more prompts would take an `open` comparison to one side of the noise band's edges, if the value stays:
+    each bound nears it, in logarithms, with the square root of n. 0 when settled; None when the data cannot tell, as
+    with too few pairs or a value on an edge."""
+    state = outcome(speedup, floor)
+    if state != "open":
+        return None if state == "too few" else 0
+    edge, value = math.log1p(floor), math.log(speedup.value)
+    below, above = value - math.log(speedup.low), math.log(speedup.high) - value
+    if abs(value) > edge:
+        reaches = [(below if value > 0 else above, abs(value) - edge)]
+    else:
+        reaches = [(below, edge + value), (above, edge - value)]
+    if any(room <= 0 for _, room in reaches):
+        return None
+    return max(1, math.ceil(speedup.n * max(reach / room for reach, room in reaches) ** 2) - speedup.n)
 
 
 def student_t(p: float, df: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 from dataclasses import dataclass
 
 import ddtree
@@ -47,9 +48,14 @@ def resolved(plan: Plan, workload: str) -> Workload:
 
 
 def cells(plan: Plan, server: str) -> list[CellId]:
-    """The server's cells in measuring order: as in the plan, quality workloads last."""
-    order = sorted(plan.workloads, key=lambda name: plan.workloads[name].role == "quality")
-    return [CellId(server, name, c) for name in order for c in resolved(plan, name).concurrency or ()]
+    """The server's cells in measuring order: shuffled by the plan's seed, alike for all servers; quality ones last.
+
+    Whatever drifts as a session ages then favours no workload and no concurrency, and reaches both sides of a
+    comparison at the same age of their sessions.
+    """
+    found = [CellId(server, name, c) for name in plan.workloads for c in resolved(plan, name).concurrency or ()]
+    random.Random(plan.seed).shuffle(found)
+    return sorted(found, key=lambda cell: plan.workloads[cell.workload].role == "quality")
 
 
 def all_cells(plan: Plan) -> list[CellId]:

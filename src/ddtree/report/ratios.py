@@ -8,25 +8,29 @@ the bootstrap resamples; `pairs` counts answers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from typing import Any
 
 import pandas as pd
 
-from ddtree.bench.stats import noise_floor, paired_ratio, verdict
+from ddtree.bench.stats import Interval, noise_floor, outcome, paired_ratio, prompts_to_settle, verdict
 from ddtree.plan.schema import Plan
 
 TIMES = {"e2e": ("e2e_s", "output_tokens"), "decode": ("decode_s", "decode_tokens")}  # metric -> seconds, tokens
 _PAIR = ["workload", "concurrency", "repeat", "conversation", "turn"]
 _RATIO = ["ratio", "low", "high", "n", "pairs", "verdict", "path"]
+_SETTLED = ["outcome", "more_prompts"]
 _SPEEDUP = [
     "server", "method", "against", "reference", "workload", "concurrency", "category", "metric", "workloads", *_RATIO,
+    *_SETTLED,
 ]  # fmt: skip
-_BEST = ["concurrency", "against", "metric", "server", "server_second", "candidates", *_RATIO]
-_NOISE = ["server", "workload", "concurrency", "metric", "comparisons", "floor", *_RATIO]
+_BEST = ["concurrency", "against", "metric", "server", "server_second", "candidates", *_RATIO, *_SETTLED]
+_NOISE = ["kind", "server", "workload", "concurrency", "metric", "comparisons", "floor", *_RATIO]
 _FLOATS = dict.fromkeys(["ratio", "low", "high"], "float64")
 
 
 Pairs = Mapping[tuple[str, str, str], pd.DataFrame]  # (against, server, metric) -> one row per pair
+Floors = Mapping[str, float]  # metric -> noise floor
 
 
 def references(plan: Plan) -> dict[str, str]:
@@ -44,8 +48,9 @@ def paired(requests: pd.DataFrame, plan: Plan) -> Pairs:
     }
 
 
-def speedups(pairs: Pairs, plan: Plan) -> pd.DataFrame:
-    """One row per server, reference, workload (or all), concurrency, prompt category (or all) and metric."""
+def speedups(pairs: Pairs, plan: Plan, floors: Floors) -> pd.DataFrame:
+    """One row per server, reference, workload (or all), concurrency, prompt category (or all) and metric. `outcome` is
+    what the interval says beyond the noise floor, `more_prompts` how many would settle an open comparison."""
     rows = [
         {
             "server": server,
@@ -55,62 +60,87 @@ def speedups(pairs: Pairs, plan: Plan) -> pd.DataFrame:
             **where,
             "metric": metric,
             "workloads": group["workload"].nunique(),
-            **_ratio(group),
+            **_settled(_ratio(group), floors.get(metric, 0.0)),
         }
         for (against, server, metric), frame in pairs.items()
         for where, group in _groups(frame)
     ]
-    return pd.DataFrame(rows, columns=_SPEEDUP).astype(_FLOATS)
+    return pd.DataFrame(rows, columns=_SPEEDUP).astype({**_FLOATS, "more_prompts": "Int64"})
 
 
-def best(pairs: Pairs, plan: Plan) -> pd.DataFrame:
+def best(pairs: Pairs, plan: Plan, floors: Floors) -> pd.DataFrame:
     """The best server against the baseline, and the best tree against the chain, by two-fold selection.
 
     Conversations are split alternately. The server with the highest speed-up on one half is measured on the other, both
     ways round; `ratio` pools the two held-out halves. `server` is the choice on the first half, `server_second` on the
-    second. Only the servers that cover the most workloads compete, so that all are judged on the same prompts.
+    second. Only the servers that cover the most workloads compete, so that all are judged on the same prompts; a second
+    session of the reference itself does not.
     """
     rows = []
-    for against in references(plan):
+    for against, reference in references(plan).items():
         for metric in TIMES:
             frames = {
                 server: frame
                 for (a, server, m), frame in pairs.items()
-                if (a, m) == (against, metric) and (against == "baseline" or plan.servers[server].method == "ddtree")
+                if (a, m) == (against, metric)
+                and (against == "baseline" or plan.servers[server].method == "ddtree")
+                and plan.servers[server] != plan.servers[reference]
             }
             for concurrency in sorted({c for frame in frames.values() for c in frame["concurrency"]}):
                 here = {s: frame[frame["concurrency"] == concurrency] for s, frame in frames.items()}
                 row = _two_fold({s: frame for s, frame in here.items() if len(frame)})
                 if row is not None:
+                    row = _settled(row, floors.get(metric, 0.0))
                     rows.append({"concurrency": concurrency, "against": against, "metric": metric, **row})
-    return pd.DataFrame(rows, columns=_BEST).astype(_FLOATS)
+    return pd.DataFrame(rows, columns=_BEST).astype({**_FLOATS, "more_prompts": "Int64"})
 
 
 def noise(requests: pd.DataFrame, plan: Plan) -> pd.DataFrame:
-    """A/A: one repeat of a cell over the next, same server, same turns; a row per cell, one per server over its cells,
-    one over all servers. `floor` is the largest relative difference among the `comparisons` cell by cell."""
+    """A/A: the same turns, measured twice. Kind `repeats`: one repeat of a cell over the next, on one server. Kind
+    `sessions`: two servers of the plan with equal settings, the first over the second, whose name the row bears; they
+    were started apart, so this sees what drifts in between as well.
+
+    A row per cell, one per server over its cells, and one of kind `all` over everything. `floor` is the largest
+    relative difference among the `comparisons` cell by cell.
+    """
     rows = []
     for metric in TIMES:
         every = []
-        for server in plan.servers:
-            mine = _good(requests, server)
-            pairs = _join(mine.assign(repeat=mine["repeat"] + 1), mine, metric)
+        for kind, server, pairs in _equal_runs(requests, plan, metric):
             cells = [(key, group) for key, group in pairs.groupby(["workload", "concurrency", "repeat"], sort=False)]
             each = [_ratio(group) for _, group in cells]
             every += each
+            same = {"kind": kind, "server": server, "metric": metric}
             for ((workload, concurrency, _), _), row in zip(cells, each, strict=True):
-                where = {"server": server, "workload": workload, "concurrency": concurrency, "metric": metric}
-                rows.append({**where, "comparisons": 1, "floor": noise_floor([row["ratio"]]), **row})
+                floor = noise_floor([row["ratio"]])
+                rows.append(
+                    {**same, "workload": workload, "concurrency": concurrency, "comparisons": 1, "floor": floor, **row}
+                )
             if each:
                 floor = noise_floor([row["ratio"] for row in each])
-                where = {"server": server, "workload": "all", "metric": metric, "comparisons": len(each)}
-                rows.append({**where, "floor": floor, **_ratio(pairs)})
+                rows.append({**same, "workload": "all", "comparisons": len(each), "floor": floor, **_ratio(pairs)})
         if every:
-            where = {"server": "all", "workload": "all", "metric": metric, "comparisons": len(every)}
+            where = {"kind": "all", "server": "all", "workload": "all", "metric": metric, "comparisons": len(every)}
             paths = " ".join(dict.fromkeys(path for row in every for path in row["path"].split()))
             floor = noise_floor([row["ratio"] for row in every])
             rows.append({**where, "floor": floor, "n": sum(row["n"] for row in every), "path": paths})
     return pd.DataFrame(rows, columns=_NOISE).astype({"concurrency": "Int64", "pairs": "Int64", **_FLOATS})
+
+
+def floors(noise: pd.DataFrame) -> Floors:
+    """The noise floor of each metric that was measured twice."""
+    known = noise[noise["kind"] == "all"]
+    return dict(zip(known["metric"], known["floor"], strict=True))
+
+
+def _equal_runs(requests: pd.DataFrame, plan: Plan, metric: str) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Kind, server and pairs of everything that was measured twice under equal settings."""
+    good = {server: _good(requests, server) for server in plan.servers}
+    for server, mine in good.items():
+        yield "repeats", server, _join(mine.assign(repeat=mine["repeat"] + 1), mine, metric)
+    for first, second in combinations(plan.servers, 2):
+        if plan.servers[first] == plan.servers[second]:
+            yield "sessions", second, _join(good[first], good[second], metric)
 
 
 def _good(requests: pd.DataFrame, server: str) -> pd.DataFrame:
@@ -158,6 +188,12 @@ def _ratio(pairs: pd.DataFrame) -> dict[str, Any]:
         "verdict": verdict(result),
         "path": " ".join(dict.fromkeys([*pairs["path"], *pairs["path_reference"]])),
     }
+
+
+def _settled(row: dict[str, Any], floor: float) -> dict[str, Any]:
+    """`row`, a ratio with its interval, with what it says beyond the noise floor."""
+    found = Interval(row["ratio"], row["low"], row["high"], row["n"])
+    return {**row, "outcome": outcome(found, floor), "more_prompts": prompts_to_settle(found, floor)}
 
 
 def _two_fold(pairs: dict[str, pd.DataFrame]) -> dict[str, Any] | None:

@@ -30,14 +30,15 @@ def write(
     """Derives all tables and writes out/<table>.parquet and .csv. Raises results.BadResult, one line, on a bad file."""
     found = results.load(plan, manifests, prompts, coding, lossless)
     requests = frames.requests(found)
-    pairs = ratios.paired(requests, plan)
+    pairs, noise = ratios.paired(requests, plan), ratios.noise(requests, plan)
+    floors = ratios.floors(noise)
     frame = {
         "requests": requests,
         "cells": frames.cells(found),
         "throughput": frames.throughput(found),
-        "speedups": ratios.speedups(pairs, plan),
-        "best": ratios.best(pairs, plan),
-        "noise": ratios.noise(requests, plan),
+        "speedups": ratios.speedups(pairs, plan, floors),
+        "best": ratios.best(pairs, plan, floors),
+        "noise": noise,
         "acceptance": accepted.acceptance(found),
         "depth": accepted.depth(found),
         "arms": status.arms(found),

@@ -8,6 +8,7 @@ from ddtree.quality.results import VERDICTS
 from ddtree.report.context import Context, arm, interval, number, paragraph, table
 from ddtree.report.escape import escape
 
+_KIND = {"repeats": "", "sessions": ", another start"}
 _CONTROL = {"arm": "", "repeats": ", its repeats", "concurrency": ", its concurrencies"}
 
 
@@ -95,7 +96,10 @@ def _noise(section: Section, context: Context) -> None:
     paragraph(
         section,
         "A workload that runs twice on the same server should take the same time. How far the ratio of the two strays "
-        "from 1 is the floor under every comparison above. Repeated here: " + ", ".join(escape(n) for n in names) + ".",
+        "from 1 is the floor under every comparison above. A second server with the same settings, where the plan has "
+        "one, shows what changes from one start to another. Repeated here: "
+        + ", ".join(escape(n) for n in names)
+        + ".",
     )
     table(
         section,
@@ -103,7 +107,7 @@ def _noise(section: Section, context: Context) -> None:
         ["Server", "Ratio of repeats", "Conversations", "Run pairs", r"Floor (\%)", "Verdict on the ratio"],
         [
             [
-                arm(server),
+                arm(server) + _KIND[str(r["kind"])],
                 interval(r),
                 number(r["n"], 0),
                 number(r["comparisons"], 0),
@@ -113,7 +117,7 @@ def _noise(section: Section, context: Context) -> None:
             for server in context.looks
             for _, r in rows[rows["server"] == server].iterrows()
         ],
-        r"Equal runs: time per output token of one repeat over that of the next, same server, same answers, with "
+        r"Equal runs: time per output token of one repeat (or start) over that of the next, same answers, with "
         r"95\,\% intervals. Floor: the largest difference between two runs of one cell.",
         "noise",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 from pylatex import Document, Itemize, NoEscape, Section
@@ -57,7 +57,7 @@ def _verdict(context: Context, concurrency: int) -> list[str]:
         return [at + nothing, *_against_chain(context, concurrency)]
     ratio = context.ratio("best", best)
     first, second = str(best["server"]), str(best["server_second"])
-    outcome = _outcome(context, best)
+    outcome = best["outcome"]
     if outcome == "too few":
         text = (
             f"Too few conversations to name a winner. So far the best server, {arm(first)}, has a speed-up of {ratio} "
@@ -72,6 +72,8 @@ def _verdict(context: Context, concurrency: int) -> list[str]:
         )
     elif outcome == "slower":
         text = f"{base} is the fastest: the best of the others, {arm(first)}, has a speed-up of {ratio}, a loss."
+    elif outcome == "same":
+        text = f"No difference beyond the noise: the best server, {arm(first)}, has a speed-up of {ratio} over {base}."
     else:
         text = (
             f"No winner: the best server, {arm(first)}, has a speed-up of {ratio} over {base}, which does not settle "
@@ -97,26 +99,18 @@ def _against_chain(context: Context, concurrency: int) -> list[str]:
         "too few": f"Too few conversations to decide. So far the best tree ({names}) has {ratio} of the chain's speed.",
         "faster": f"The best tree ({names}) beats {chain}, with a speed-up of {ratio} over it.",
         "slower": f"{chain} beats the best tree ({names}), whose speed is {ratio} of the chain's.",
+        "same": f"The best tree ({names}) and {chain} do not differ beyond the noise: {ratio} of the chain's speed.",
         "open": f"Undecided: the speed of the best tree ({names}) is {ratio} of that of {chain}.",
-    }[_outcome(context, best)]
+    }[str(best["outcome"])]
     return [at + text + _more(best)]
 
 
-def _outcome(context: Context, best: pd.Series[Any]) -> Literal["too few", "faster", "slower", "open"]:
-    """What the interval says once it is widened by the noise floor."""
-    noise = context.row("noise", server="all", workload="all", metric="e2e")
-    floor = 0.0 if noise is None else float(noise["floor"])
-    if best["verdict"] == "too few":
-        return "too few"
-    if best["low"] > 1 + floor:
-        return "faster"
-    return "slower" if best["high"] < 1 / (1 + floor) else "open"
-
-
 def _more(best: pd.Series[Any]) -> str:
-    """The stability verdict, where the interval is wide."""
-    verdict = str(best["verdict"])
-    return f" The interval is {escape(verdict)}." if verdict.startswith("wide") else ""
+    """What would settle a comparison that the interval and the noise floor leave open."""
+    if best["outcome"] != "open":
+        return ""
+    more = best["more_prompts"]
+    return "" if pd.isna(more) else f" About {more} more prompts would settle it, if the ratio stays what it is."
 
 
 def _bugs(context: Context, server: str) -> int:
