@@ -192,6 +192,15 @@ def test_the_baseline_is_compared_with_itself_across_repeats_and_concurrencies()
     assert (across.compared, across.identical, across.tie) == (3, 2, 1)
 
 
+def test_every_arm_has_its_own_control_judged_by_the_baselines_scores():
+    baseline = cell("ar", [request(ANSWER)], audits=[audit(ANSWER, {2: (77, 1e-5), 3: (78, 4.0)})])
+    arm = cell("tree", [request(ANSWER)], [request([10, 11, 77])], [request([10, 11, 12, 78])])
+    result = against(baseline, arm)
+    control = agreement(result, "tree", "repeats")
+    assert (control.compared, control.tie, control.bug) == (2, 1, 1)
+    assert {d.baseline_token for d in result.divergences if d.comparison == "repeats"} == {12, 13}
+
+
 def test_one_repeat_at_one_concurrency_gives_no_control():
     assert compare({"ar": [cell("ar", [request(ANSWER)])]}, "ar").agreements == []
 

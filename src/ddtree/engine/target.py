@@ -97,8 +97,8 @@ class Target:
         c = self.config
         sizes = [len(span.tree) for span in spans]
         ids = torch.tensor([token for span in spans for token in span.tree.tokens], device=self.device)
-        depths = [span.cache.length + depth for span in spans for depth in span.tree.depths]
-        rope = self.rope.at(torch.tensor(depths, device=self.device))
+        positions = [position for span in spans for position in self._positions(span)]
+        rope = self.rope.at(torch.tensor(positions, device=self.device))
         biases = [self._bias(span) for span in spans]
         x = self.embedding[ids]
         features = x.new_empty(len(ids), len(taps), c.hidden) if taps else None
@@ -115,6 +115,9 @@ class Target:
         wanted = [rows[span.logits_from :] for span, rows in zip(spans, x.split(sizes), strict=True)]
         final = rms_norm(wanted[0] if len(wanted) == 1 else torch.cat(wanted), self.norm, c.eps)
         return final, None if features is None else features.flatten(1)
+
+    def _positions(self, span: Span) -> list[int]:
+        return [span.cache.length + depth for depth in span.tree.depths]
 
     def _bias(self, span: Span) -> torch.Tensor | None:
         """Additive mask [group * rows, keys], or None where none is needed: one row, or a plain prompt."""

@@ -29,21 +29,23 @@ class UnknownType(Exception):
 
 
 def compare(cells: Mapping[str, Sequence[Cell]], baseline: str) -> LosslessResult:
-    """Every server of `cells` against `baseline`, and the baseline against itself.
+    """Every server of `cells` against `baseline`, and every server against itself (A/A).
 
     Cells must be greedy (temperature 0) and of one model. Answers are matched by workload, concurrency, repeat,
     conversation and turn. A conversation is followed up to its first divergence: what comes later had another input.
     """
     agreements: list[Agreement] = []
     divergences: list[Divergence] = []
-    own = _by_workload(cells.get(baseline, ()))
+    scored = _by_workload(cells.get(baseline, ()))
     for server, theirs in cells.items():
         threshold = max((_threshold(cell) for cell in [*theirs, *cells.get(baseline, ())]), default=0.0)
-        comparisons: list[Comparison] = ["repeats", "concurrency"] if server == baseline else ["arm"]
+        mine = _by_workload(theirs)
+        comparisons: list[Comparison] = ["repeats", "concurrency"] if server == baseline else ["arm", "repeats"]
         for comparison in comparisons:
+            partners = scored if comparison == "arm" else mine
             tallies = [
-                _tally(comparison, server, workload, own.get(workload, []), measured, threshold)
-                for workload, measured in _by_workload(theirs).items()
+                _tally(Tally(comparison, server, workload, threshold), partners.get(workload, []), measured, scored)
+                for workload, measured in mine.items()
             ]
             tallies = [tally for tally in tallies if tally.expected]
             agreements += [tally.agreement(tally.workload) for tally in tallies]
@@ -126,11 +128,9 @@ def _pooled(tallies: Sequence[Tally]) -> Tally:
     return pooled
 
 
-def _tally(
-    comparison: Comparison, server: str, workload: str, own: list[Cell], measured: list[Cell], threshold: float
-) -> Tally:
-    """One server's cells of one workload against the baseline's cells of it, `own`."""
-    tally = Tally(comparison, server, workload, threshold)
+def _tally(tally: Tally, own: list[Cell], measured: list[Cell], scored: Mapping[str, Sequence[Cell]]) -> Tally:
+    """One server's cells of one workload against the cells `own` of it; the baseline's `scored` ones judge."""
+    comparison, judges = tally.comparison, scored.get(tally.workload, ())
     reference = {key: (transcript, turns) for key, transcript, turns in _asked(own)}
     for key, transcript, turns in _asked(measured):
         partner = _partner(comparison, key, own)
@@ -142,7 +142,7 @@ def _tally(
             if turn >= len(original) or turn >= len(transcript):
                 tally.unmatched += turns - turn
                 break
-            divergence = _difference(tally, key, original, transcript, turn, own)
+            divergence = _difference(tally, key, original, transcript, turn, judges)
             theirs = transcript[turn]
             if divergence is None:
                 tally.identical += 1
@@ -167,7 +167,7 @@ def _partner(comparison: Comparison, key: Key, own: Sequence[Cell]) -> Key | Non
 
 
 def _difference(
-    tally: Tally, key: Key, original: Transcript, transcript: Transcript, turn: int, own: Sequence[Cell]
+    tally: Tally, key: Key, original: Transcript, transcript: Transcript, turn: int, judges: Sequence[Cell]
 ) -> Divergence | None:
     ours, theirs = original[turn], transcript[turn]
     position = _first_difference(ours.output_ids, theirs.output_ids)
@@ -184,7 +184,7 @@ def _difference(
     elif baseline_token is None or token is None:
         verdict, detail = "bug", "one answer ends where the other goes on"
     else:
-        top = _scores(own, original[: turn + 1], place)
+        top = _scores(judges, original[: turn + 1], place)
         verdict, gap, at_least, detail = _judge(top, baseline_token, token, tally.threshold)
     return Divergence(
         comparison=tally.comparison,
@@ -209,10 +209,10 @@ def _judge(
 ) -> tuple[Difference, float | None, bool, str]:
     """Verdict, gap, whether the gap is a lower bound, detail."""
     if top is None:
-        return "unscored", None, False, "the baseline's answer was not scored here"
+        return "unscored", None, False, "the baseline did not score an answer up to here"
     first, best, second, next_best = top
     gap = abs(best - next_best)
-    for candidate, whose in ((token, "the token"), (baseline_token, "the baseline's own token")):
+    for candidate, whose in ((token, "the token"), (baseline_token, "the other answer's own token")):
         if candidate not in (first, second):
             return "bug", gap, True, f"{whose} is not among the two best"
     if gap < threshold:
@@ -220,14 +220,14 @@ def _judge(
     return "bug", gap, False, "the gap is too large for rounding"
 
 
-def _scores(own: Sequence[Cell], spoken: Transcript, position: int) -> tuple[int, float, int, float] | None:
+def _scores(judges: Sequence[Cell], spoken: Transcript, position: int) -> tuple[int, float, int, float] | None:
     """The two best tokens after `position` tokens of the last answer in `spoken`, from any audit of that very context.
 
     Audits score a cell's first repeat, so they apply as far as its answers are the same.
     """
     request = spoken[-1]
     said = [r.output_ids for r in spoken[:-1]] + [request.output_ids[:position]]
-    for cell in own:
+    for cell in judges:
         audit = _audit(cell.audits, request)
         if audit is None or position >= len(audit.top):
             continue

@@ -73,8 +73,9 @@ Difference = Literal["tie", "bug", "unscored"]
 class Divergence(Record):
     """The first difference of one answer from the one it is compared with, at the same input.
 
-    A token is None where that answer had already ended. `gap` is the baseline's log-probability gap in nats between
-    the two tokens, teacher-forced; with `at_least` it is a lower bound.
+    `baseline_token` belongs to the latter (of a control, the server's own). A token is None where that answer had
+    already ended. `gap` is the baseline's log-probability gap in nats between the two tokens, teacher-forced; with
+    `at_least` it is a lower bound.
     """
 
     comparison: Comparison
@@ -116,8 +117,9 @@ class Agreement(Record):
 
 
 class LosslessResult(Record):
-    """`arm`: every server against the baseline. Controls of the baseline against itself: `repeats` compares later
-    repeats with the first, `concurrency` compares the same repeat with the lowest concurrency."""
+    """`arm`: every server against the baseline. Controls (A/A), which give the rate of differences to expect: `repeats`
+    compares any server's later repeats with its first, `concurrency` the baseline's same repeat with that at the
+    lowest concurrency. The baseline's scores judge all of them."""
 
     schema_version: int = SCHEMA
     baseline: str

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from ddtree.quality.results import VERDICTS
+from ddtree.quality.results import VERDICTS, wilson
 from ddtree.report.results import Results
 
 _AGREEMENT = [
     "comparison", "server", "workload", "compared", "identical", "tie", "bug", "unscored", "after_divergence",
-    "unmatched", "tokens", "largest_gap", "threshold", "path",
+    "unmatched", "tokens", "largest_gap", "threshold", "differing", "low", "high", "path",
 ]  # fmt: skip
 _DIVERGENCE = [
     "comparison", "server", "workload", "concurrency", "repeat", "conversation", "turn", "position", "baseline_token",
@@ -53,10 +53,15 @@ def coding(results: Results) -> pd.DataFrame:
 
 
 def lossless(results: Results) -> pd.DataFrame:
-    """One row per comparison (arm, or a control of the baseline with itself), server and workload (or all)."""
+    """One row per comparison (arm, or a control of a server with itself), server and workload (or all). `differing` is
+    the share of compared answers that differ, with its interval: an arm's is read beside the controls'."""
     path, found = results.lossless or ("", None)
-    rows = [{**a.model_dump(), "path": path} for a in found.agreements] if found else []
-    return pd.DataFrame(rows, columns=_AGREEMENT).astype({"largest_gap": "float64"})
+    rows = []
+    for agreement in found.agreements if found else ():
+        share = wilson(agreement.compared - agreement.identical, agreement.compared)
+        rate = {"differing": share.value, "low": share.low, "high": share.high}
+        rows.append({**agreement.model_dump(), **rate, "path": path})
+    return pd.DataFrame(rows, columns=_AGREEMENT).astype({"largest_gap": "float64", "differing": "float64"})
 
 
 def divergences(results: Results) -> pd.DataFrame:

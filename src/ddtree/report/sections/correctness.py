@@ -34,8 +34,8 @@ def _lossless(section: Section, context: Context) -> None:
         rf"{arm(context.plan.baseline)} to the same input. Two tokens with almost the same probability may swap places "
         r"under another order of summation; so each first difference is judged by the baseline's own "
         r"log-probabilities: a \emph{tie} when the gap is below the threshold for the data type, otherwise "
-        r"\emph{wrong}; \emph{open} when the workload was not scored. The control rows compare the baseline with "
-        r"itself.",
+        r"\emph{wrong}; \emph{open} when the workload was not scored. The control rows compare a server "
+        r"with itself and give the rate to expect.",
     )
     table(
         section,
