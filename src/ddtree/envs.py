@@ -13,6 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ddtree.redaction import redact
+
 
 class EnvError(Exception):
     """An environment could not be built; the message names it and the command that failed."""
@@ -36,7 +38,7 @@ def run(command: Sequence[str], what: str, **env: str) -> None:
     done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True)
     if done.returncode:
         last = "\n".join((done.stderr or done.stdout).strip().splitlines()[-8:])
-        raise EnvError(f"{what}: `{' '.join(command)}` failed with status {done.returncode}\n{last}")
+        raise EnvError(f"{what}: `{' '.join(command)}` failed with status {done.returncode}\n{redact(last)}")
 
 
 def torch_builds(requirement: str) -> list[tuple[list[str], dict[str, str]]]:

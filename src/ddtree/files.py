@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from pathlib import Path
 
 
 def write_atomically(path: Path, text: str) -> str:
-    """Write `text` to `path` through a temporary neighbour, fsync and rename; returns the content's sha256."""
+    """Write `text` to `path` through a temporary neighbour, fsync and rename; returns the content's sha256.
+
+    The neighbour is its owner's alone and never somebody else's file or link; the result is as readable as any file.
+    """
     data = text.encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    aside.unlink(missing_ok=True)  # of an earlier process with this id
     try:
-        with aside.open("wb") as file:
+        with aside.open("xb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)  # what the umask leaves
+            os.fchmod(file.fileno(), mode & stat.S_IRWXU)
             file.write(data)
             file.flush()
+            os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         aside.replace(path)
     except BaseException:

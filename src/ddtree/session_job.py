@@ -17,6 +17,7 @@ from ddtree.plan.layout import Layout
 from ddtree.plan.specs import SessionSpec
 from ddtree.plan.state import Inputs
 from ddtree.progress import Progress
+from ddtree.redaction import RedactingFormatter
 from ddtree.session import Session, manifest, missing
 
 INTERRUPTED = 130
@@ -46,6 +47,11 @@ def main(arguments: list[str] | None = None) -> int:
         logging.getLogger(__name__).info("stopped: %s", stopped)
         print(f"stopped ({stopped}); finished cells are kept", file=sys.stderr, flush=True)
         return INTERRUPTED
+    except OSError as error:
+        logging.getLogger(__name__).exception("the session failed; finished cells are kept")
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"error: {where}{error.strerror or error}; finished cells are kept", file=sys.stderr, flush=True)
+        return 1
     except Exception:
         logging.getLogger(__name__).exception("the session failed; finished cells are kept")
         raise
@@ -53,12 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _log_to(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    logging.basicConfig(
-        filename=path,
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        force=True,
-    )
+    handler = logging.FileHandler(path)
+    handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 
 
 def _run(spec: SessionSpec, manifest_path: Path | None, only: str | None) -> int:

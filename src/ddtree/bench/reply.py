@@ -7,6 +7,7 @@ import json
 from ddtree.bench.meta import speculation
 from ddtree.bench.records import Speculation
 from ddtree.bench.sse import EventSplitter
+from ddtree.redaction import redact
 
 SHOWN_BYTES = 300
 
@@ -80,7 +81,8 @@ class Reply:
             raise RequestFailed("PromptLength", f"sent {self._input_tokens} tokens, the server took {prompt_tokens}")
         self.chunks.append((at, tokens))
         self.output_ids = output_ids
-        self.text = str(data.get("text") or self.text)
+        text = str(data.get("text") or self.text)
+        self.text = text.encode(errors="replace").decode()  # JSON may hold half characters, files may not
         self.id = meta.get("id", self.id)
         self.cached_tokens = cached
         self.finish_reason = reason or self.finish_reason
@@ -88,5 +90,5 @@ class Reply:
 
 
 def shown(raw: bytes) -> str:
-    """The first bytes as one printable line."""
-    return raw[:SHOWN_BYTES].decode(errors="replace").encode("unicode_escape").decode()
+    """The first bytes as one printable line without secrets."""
+    return redact(raw[:SHOWN_BYTES].decode(errors="replace")).encode("unicode_escape").decode()

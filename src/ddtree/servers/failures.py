@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from ddtree.bench.records import Reason
+from ddtree.redaction import redact
 
-TAIL_LINES, LINE_CHARS = 15, 300
+TAIL_LINES, LINES_AFTER, LINE_CHARS = 15, 3, 300
 # Said once, these are final even while the process lingers (a worker died, its parent waits for it).
 _MEMORY = (
     r"OutOfMemoryError|CUDA (error: )?out of memory|can't allocate memory|std::bad_alloc|^\w*Error: Not enough memory"
@@ -39,8 +40,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def lines(text: str) -> list[str]:
-    """The log's non-empty lines without colours and control characters, cut to a readable length."""
-    plain = "".join(c if c in "\n\t" or c.isprintable() else "\n" for c in _COLOUR.sub("", text))
+    """The log's non-empty lines without secrets, colours and control characters, cut to a readable length."""
+    plain = "".join(c if c in "\n\t" or c.isprintable() else "\n" for c in _COLOUR.sub("", redact(text)))
     return [line.rstrip()[:LINE_CHARS] for line in plain.splitlines() if line.strip()]
 
 
@@ -48,14 +49,25 @@ def classify(text: str, fallback: str, note: str) -> Reason:
     """The reason that the log gives; without a telling line, category `fallback`. `note` says how it showed."""
     whole = lines(text)
     spoken = [line for line in whole if not line.startswith("guard: starting")]
+
+    def reason(category: str, decisive: str) -> Reason:
+        return Reason(category=category, detail=f"{decisive.strip()} ({note})", log_tail=_around(decisive, spoken))
+
     # Only the end counts: a warning at the top of a long log did not end the server.
     recent = [line for line in spoken if not line.startswith("guard: ")][-200:]
     raising = [i for i, line in enumerate(recent) if _RAISING.search(line)]
     recent = recent[raising[0] :] if raising else recent
     for category, pattern in CATEGORIES.items():
         if matching := [line for line in recent if pattern.search(line)]:
-            return Reason(category=category, detail=f"{matching[-1].strip()} ({note})", log_tail=spoken[-TAIL_LINES:])
+            return reason(category, matching[-1])
     raised = [line for line in recent if _RAISED.search(line)]
-    decisive = (raised or recent or [""])[-1].strip()
-    detail = f"{decisive} ({note})" if decisive else note
-    return Reason(category=fallback, detail=detail, log_tail=spoken[-TAIL_LINES:])
+    if raised or recent:
+        return reason(fallback, (raised or recent)[-1])
+    return Reason(category=fallback, detail=note, log_tail=spoken[-TAIL_LINES:])
+
+
+def _around(decisive: str, spoken: list[str]) -> list[str]:
+    """What led to the decisive line, the line, and a little of what came after it."""
+    last = max(i for i, line in enumerate(spoken) if line == decisive)
+    end = min(len(spoken), last + 1 + LINES_AFTER)
+    return spoken[max(0, end - TAIL_LINES) : end]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddtree.plan.schema import METHOD_KEYS, Server
+from ddtree.redaction import without_secrets
 from ddtree.servers import identity, sglang, sglang_info
 from ddtree.servers.command import Command, Files
 
@@ -55,8 +56,9 @@ def command(name: str, server: Server, files: Files, python: Path, port: int, no
 
 def environment(nonce: str, gpus: tuple[str, ...], own: Mapping[str, str] | None = None) -> dict[str, str]:
     """This process's environment with the server's `own` variables, its identity, its GPUs, and nobody else's thread
-    counts."""
-    kept = {key: value for key, value in os.environ.items() if key not in THREAD_VARIABLES} | dict(own or {})
+    counts or secrets: a server may print what it is given."""
+    kept = {key: value for key, value in without_secrets(os.environ).items() if key not in THREAD_VARIABLES}
+    kept |= dict(own or {})
     return kept | {"DDTREE_NONCE": nonce, "CUDA_VISIBLE_DEVICES": ",".join(gpus), "PYTHONUNBUFFERED": "1"}
 
 

@@ -10,6 +10,7 @@ from types import TracebackType
 
 from ddtree.bench.records import Reason
 from ddtree.plan.schema import Server
+from ddtree.redaction import redact_settings
 from ddtree.servers import effective, failures, guard, identity, launch, leases
 from ddtree.servers.command import Files
 from ddtree.servers.identity import ServerFailed
@@ -47,6 +48,10 @@ class RunningServer:
         status = self._guard.poll()
         note = "it runs but does not answer" if status is None else f"exit status {status}"
         return failures.classify(self.log.read_text(errors="replace"), "server_died", note)
+
+    def last_words(self) -> list[str]:
+        """The end of its log."""
+        return failures.lines(self.log.read_text(errors="replace"))[-failures.TAIL_LINES :]
 
     def stop(self) -> None:
         """Ends the whole process tree and frees its leases; does nothing the second time."""
@@ -115,7 +120,7 @@ def start(
     running = RunningServer(url, nonce, log, process, server.stop_grace_s, engine.dialect)
     try:
         found = identity.wait_ready(url, nonce, process, written, server.start_timeout_s, engine.dialect)
-        running.info = engine.dialect.observed(found, written())
+        running.info = redact_settings(engine.dialect.observed(found, written()))
         asked = command.asked | effective.comparable(command.also, running.info)
         if wrong := effective.differences(asked, running.info):
             tail = failures.lines(written())[-failures.TAIL_LINES :]
