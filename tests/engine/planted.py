@@ -1,19 +1,18 @@
 """Engines with a planted mistake, and the path from their answers to the audit's verdict; for tests only.
 
-The drafts are an oracle's: the target's own next tokens, as the second child of each node behind a wrong first one. So
-acceptance is high whatever the mistake is, as it is with a good drafter, and every accepted path leaves the tree's spine.
+The drafts are an oracle's: the target's own next tokens, each the second child of its parent, behind a wrong one. So
+acceptance is high whatever the mistake, as with a good drafter, and every accepted path leaves the tree's spine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from engines import Answer, run
 
 from ddtree.bench.records import Audit, Cell, ClientHealth, Request, Run
-from ddtree.engine import target as targets
 from ddtree.engine.api import Sampling, Settings
 from ddtree.engine.decoders import Decoder
 from ddtree.engine.engine import Engine
@@ -21,7 +20,7 @@ from ddtree.engine.sequence import Sequence as Running
 from ddtree.engine.target import KVCache, Span, Target
 from ddtree.quality.lossless import compare
 from ddtree.quality.results import Agreement
-from ddtree.tree import Tree, chain
+from ddtree.tree import Tree
 
 DEPTH = 3  # right drafts per step
 
