@@ -17,7 +17,12 @@ ANSWER = [10, 11, 12, 13, 2]
 
 
 def request(
-    ids: list[int], conversation: str = "a", turn: int = 0, failed: bool = False, text: str | None = None
+    ids: list[int],
+    conversation: str = "a",
+    turn: int = 0,
+    failed: bool = False,
+    text: str | None = None,
+    finish: str = "stop",
 ) -> Request:
     return Request(
         conversation=conversation,
@@ -26,7 +31,7 @@ def request(
         sent_s=0.0,
         chunks=[(1.0, len(ids))],
         done_s=1.0,
-        finish_reason="stop",
+        finish_reason=finish,
         failure=Failure(type="Timeout") if failed else None,
         output_ids=ids,
         text=" ".join(map(str, ids)) if text is None else text,
@@ -125,6 +130,17 @@ def test_planted_off_by_one_errors_are_bugs(wrong: list[int]):
     assert found.verdict == "bug"
 
 
+def test_tokens_after_the_end_up_to_the_limit_are_an_overrun_of_the_server():
+    """Seen in SGLang 0.5.16: a step that accepts end-of-text and reaches the limit looks at the limit first."""
+    baseline = cell("ar", [request(ANSWER, finish="stop")], audits=[audit(ANSWER, {})])
+    overrun, endless = (
+        against(baseline, cell("tree", [request([*ANSWER, 5], finish=finish)])).divergences[0]
+        for finish in ("length", "stop")
+    )
+    assert (overrun.verdict, overrun.position) == ("overrun", len(ANSWER))
+    assert endless.verdict == "bug"
+
+
 def test_an_answer_that_ends_early_has_no_token_there():
     baseline = cell("ar", [request(ANSWER)], audits=[audit(ANSWER, {})])
     (found,) = against(baseline, cell("tree", [request(ANSWER[:3])])).divergences
@@ -221,7 +237,7 @@ def test_counts_add_up_and_a_divergence_is_the_first_difference(pairs: list[tupl
     equal = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), len(pairs))
     assert found.identical == equal
     assert found.compared + found.after_divergence + found.unmatched == len(pairs)
-    assert found.compared == found.identical + found.tie + found.bug + found.unscored
+    assert found.compared == found.identical + found.tie + found.overrun + found.bug + found.unscored
     for divergence in result.divergences:
         ours, theirs = pairs[divergence.turn]
         assert ours[: divergence.position] == theirs[: divergence.position]

@@ -250,6 +250,7 @@ def _lossless(servers: list[str]) -> LosslessResult:
             compared=24,
             identical=24 - tie - bug,
             tie=tie,
+            overrun=0,
             bug=bug,
             unscored=0,
             after_divergence=0,

@@ -99,7 +99,8 @@ class Tally:
 
     def agreement(self, workload: str) -> Agreement:
         count: dict[Difference, int] = {
-            verdict: sum(d.verdict == verdict for d in self.divergences) for verdict in ("tie", "bug", "unscored")
+            verdict: sum(d.verdict == verdict for d in self.divergences)
+            for verdict in ("tie", "overrun", "bug", "unscored")
         }
         return Agreement(
             comparison=self.comparison,
@@ -181,6 +182,8 @@ def _difference(
     verdict: Difference
     if position is None:
         verdict, detail = "bug", "the same tokens with another text"
+    elif baseline_token is None and (ours.finish_reason, theirs.finish_reason) == ("stop", "length"):
+        verdict, detail = "overrun", "it goes on past the end-of-text token, up to the limit"
     elif baseline_token is None or token is None:
         verdict, detail = "bug", "one answer ends where the other goes on"
     else:

@@ -47,6 +47,7 @@ class CodingResult(Record):
     workload: str
     concurrency: int
     cell_key: str
+    instance: str = ""  # nonce of the server process that gave the answers, as in its speed cells
     sandbox: str  # level of isolation that the programs ran under
     counts: dict[Verdict, int]
     rate: Share
@@ -67,7 +68,7 @@ class ServerCoding(Record):
 
 
 Comparison = Literal["arm", "repeats", "concurrency"]
-Difference = Literal["tie", "bug", "unscored"]
+Difference = Literal["tie", "overrun", "bug", "unscored"]
 
 
 class Divergence(Record):
@@ -95,8 +96,10 @@ class Divergence(Record):
 
 
 class Agreement(Record):
-    """Counts of answers. compared = identical + tie + bug + unscored.
+    """Counts of answers. compared = identical + tie + overrun + bug + unscored.
 
+    `overrun`: the same tokens up to the end-of-text token at which the baseline stopped, and then more up to the token
+    limit: decoding is right, but the server looked at the limit before it looked for the end.
     `after_divergence`: later turns whose input already differed. `unmatched`: an answer that is missing or failed on
     one side, or has no counterpart.
     """
@@ -107,6 +110,7 @@ class Agreement(Record):
     compared: int
     identical: int
     tie: int
+    overrun: int
     bug: int
     unscored: int
     after_divergence: int

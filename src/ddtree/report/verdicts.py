@@ -8,8 +8,8 @@ from ddtree.quality.results import VERDICTS, wilson
 from ddtree.report.results import Results
 
 _AGREEMENT = [
-    "comparison", "server", "workload", "compared", "identical", "tie", "bug", "unscored", "after_divergence",
-    "unmatched", "tokens", "largest_gap", "threshold", "differing", "low", "high", "path",
+    "comparison", "server", "workload", "compared", "identical", "tie", "overrun", "bug", "unscored",
+    "after_divergence", "unmatched", "tokens", "largest_gap", "threshold", "differing", "low", "high", "path",
 ]  # fmt: skip
 _DIVERGENCE = [
     "comparison", "server", "workload", "concurrency", "repeat", "conversation", "turn", "position", "baseline_token",

@@ -34,17 +34,18 @@ def _lossless(section: Section, context: Context) -> None:
         rf"{arm(context.plan.baseline)} to the same input. Two tokens with almost the same probability may swap places "
         r"under another order of summation; so each first difference is judged by the baseline's own "
         r"log-probabilities: a \emph{tie} when the gap is below the threshold for the data type, otherwise "
-        r"\emph{wrong}; \emph{open} when the workload was not scored. The control rows compare a server "
+        r"\emph{wrong}; an \emph{overrun} when the answer passes the end-of-text token at which the baseline's stopped "
+        r"and ends at its token limit, a fault of the server's bookkeeping and not of decoding; \emph{open} when the workload was not scored. The control rows compare a server "
         r"with itself and give the rate to expect.",
     )
     table(
         section,
-        "lrrrrrr",
-        ["Server", "Compared", "Equal", "Tie", "Wrong", "Open", "Largest gap"],
+        "lrrrrrrr",
+        ["Server", "Compared", "Equal", "Tie", "Overrun", "Wrong", "Open", "Largest gap"],
         [
             [
                 arm(str(r["server"])) + _CONTROL[str(r["comparison"])],
-                *(number(r[c], 0) for c in ("compared", "identical", "tie", "bug", "unscored")),
+                *(number(r[c], 0) for c in ("compared", "identical", "tie", "overrun", "bug", "unscored")),
                 number(r["largest_gap"], 4),
             ]
             for _, r in rows.iterrows()

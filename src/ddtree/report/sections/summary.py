@@ -151,6 +151,11 @@ def _answers(context: Context) -> str:
             rf"{listing(named)}. "
             "The speed of these servers means nothing until that is understood (section~\\ref{sec:correctness})."
         )
+    if rows["overrun"].sum():
+        return (
+            "Some answers go on past their end-of-text token, which is the server's bookkeeping; all others that could "
+            "be judged equal the autoregressive ones or depart from them at a tie (section~\\ref{sec:correctness})."
+        )
     if not rows["compared"].sum():
         return "No greedy answer could be compared, so nothing is known about whether the answers are equal."
     text = "Every greedy answer that could be judged equals the autoregressive one or departs from it at a tie"
@@ -234,6 +239,8 @@ def _lossless(context: Context, server: str) -> str:
         return number(None)
     if row["unscored"] > 0:
         return f"{int(row['unscored'])} open"
+    if row["overrun"] > 0:
+        return f"{int(row['overrun'])} overrun"
     return "equal" if row["tie"] == 0 else f"equal ({int(row['tie'])} tie{'s' if row['tie'] > 1 else ''})"
 
 
