@@ -35,7 +35,8 @@ def _lossless(section: Section, context: Context) -> None:
         r"under another order of summation; so each first difference is judged by the baseline's own "
         r"log-probabilities: a \emph{tie} when the gap is below the threshold for the data type, otherwise "
         r"\emph{wrong}; an \emph{overrun} when the answer passes the end-of-text token at which the baseline's stopped "
-        r"and ends at its token limit, a fault of the server's bookkeeping and not of decoding; \emph{open} when the workload was not scored. The control rows compare a server "
+        r"and ends at its token limit, a fault of the server's bookkeeping and not of decoding; \emph{open} when the "
+        r"workload was not scored. The control rows compare a server "
         r"with itself and give the rate to expect.",
     )
     table(
