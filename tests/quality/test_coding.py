@@ -25,7 +25,7 @@ from ddtree.models import ModelFiles
 from ddtree.plan.schema import Plan
 from ddtree.quality import coding as coding_module
 from ddtree.quality import sandbox as sandbox_module
-from ddtree.quality.coding import Problem, UnknownProblem, grade, grade_server, opens_thinking
+from ddtree.quality.coding import Problem, UnknownProblem, grade, grade_server
 from ddtree.quality.results import ServerCoding, wilson
 from ddtree.quality.sandbox import Limits, Sandbox, find_sandbox
 
@@ -85,7 +85,7 @@ def coding_cell(*answers: tuple[str, str], failed: tuple[int, ...] = (), server:
     run = Run(repeat=0, start_s=0, end_s=1, flushed=True, requests=requests, client=health)
     return Cell(
         key="k", server=server, workload="humaneval", concurrency=4, role="quality", started_unix=0, seconds=1,
-        attempt=1, effective={}, provenance={}, runs=[run],
+        attempt=1, effective={"nonce": f"start of {server}"}, provenance={}, runs=[run],
     )  # fmt: skip
 
 
@@ -146,11 +146,6 @@ def tokenizer(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_template_that_opens_the_thinking_part_is_recognised(tokenizer: Path):
-    assert opens_thinking(prompt_set(["t/1"], last_token=2), tokenizer)
-    assert not opens_thinking(prompt_set(["t/1"]), tokenizer)
-
-
 def graded(folder: Path, tokenizer: Path, prompts: PromptSet, cell: Cell | None) -> ServerCoding:
     plan = Plan.model_validate(
         {
@@ -192,6 +187,7 @@ def test_a_server_is_graded_from_its_files(tmp_path: Path, tokenizer: Path):
     result = graded(tmp_path, tokenizer, prompt_set(["HumanEval/0"]), cell)
     assert result.ungraded == []
     assert [(r.workload, r.concurrency, r.rate.passed, r.rate.n) for r in result.results] == [("humaneval", 4, 1, 1)]
+    assert result.results[0].instance == "start of tree"
 
 
 def test_unfinished_thoughts_of_a_server_are_truncated(tmp_path: Path, tokenizer: Path):
@@ -199,6 +195,13 @@ def test_unfinished_thoughts_of_a_server_are_truncated(tmp_path: Path, tokenizer
     cell = coding_cell(("Perhaps " + fenced(task["prompt"] + task["canonical_solution"]), "length"))
     result = graded(tmp_path, tokenizer, prompt_set(["HumanEval/0"], last_token=2), cell)
     assert result.results[0].counts["truncated"] == 1
+
+
+def test_whatever_a_program_says_can_be_stored(tmp_path: Path, tokenizer: Path):
+    task = read_problems()["HumanEval/0"]
+    answer = fenced(f"def {task['entry_point']}(*_):\n    raise ValueError('\\udc80 \\x00 \\x1b[31m')")
+    result = graded(tmp_path, tokenizer, prompt_set(["HumanEval/0"]), coding_cell((answer, "stop")))
+    assert result.results[0].problems[0].detail == "ValueError: ? \x00 \x1b[31m"
 
 
 def test_a_failed_cell_is_listed_with_its_reason(tmp_path: Path, tokenizer: Path):

@@ -1,4 +1,4 @@
-"""Programs found in answers: thinking, fences, plain code, bodies, and what the token limit cut off."""
+"""Programs found in answers: fences, plain code, bodies, and what the token limit cut off."""
 
 import ast
 import textwrap
@@ -18,8 +18,8 @@ def fenced(code: str, language: str = "python") -> str:
     return f"```{language}\n{code}```\n"
 
 
-def found(text: str, cut: bool = False, thinks: bool = False) -> Extraction:
-    return extract(text, cut, PROMPT, "f", thinks=thinks)
+def found(text: str | None, cut: bool = False) -> Extraction:
+    return extract(text, cut, PROMPT, "f")
 
 
 def result(program: str, argument: int = 1) -> object:
@@ -51,8 +51,9 @@ RIGHT = [
     "    return x + 1\n\nThe function adds one.",
     fenced(GOOD).replace("\n", "\r\n"),
     "    if x:\n        return x + 1\n\n    return 1\n\n\nprint(f(1))",
-    "<think>\n" + fenced(BAD) + "</think>\n" + fenced(GOOD),
-    "thoughts " + fenced(BAD) + "</think>\n" + fenced(GOOD),
+    fenced(GOOD, 'python title="f.py"'),
+    fenced(GOOD, "python3.11"),
+    fenced("int f(int x) { return x - 1; }\n", "c++") + fenced(GOOD) + fenced("f <- function(x) x - 1\n", "r"),
     fenced('def f(x):\n    """\n    >>> f(1)\n    2\n    """\n    return helper(x) + 1\n'),
 ]
 
@@ -92,12 +93,11 @@ def test_a_syntax_error_is_a_wrong_answer_not_a_missing_one():
         (fenced("print(f(1))\n"), "no complete code block that defines f"),
         (fenced(GOOD, "javascript"), "no complete code block that defines f"),
         (fenced("class A:\n    def f(self, x):\n        return x\n"), "no complete code block that defines f"),
-        ("<think>\n" + fenced(GOOD), "the thinking part does not end"),
-        ("<think>" + GOOD + "</think>", "the answer is empty"),
+        (None, "the thinking part does not end"),
         ("\0", "no code block and no plain code that defines f"),
     ],
 )
-def test_an_answer_without_code_says_so(text: str, detail: str):
+def test_an_answer_without_code_says_so(text: str | None, detail: str):
     assert found(text) == Extraction(verdict="no_code", detail=detail)
     assert found(text, cut=True).verdict == "truncated"
 
@@ -133,22 +133,9 @@ def test_a_cut_answer_counts_when_its_function_was_finished(text: str):
     assert result(found(text, cut=True).program) == 2
 
 
-def test_a_draft_among_unfinished_thoughts_never_counts():
-    text = "First I try\n" + fenced(BAD) + "but that is"
-    assert found(text, cut=True, thinks=True) == Extraction(
-        verdict="truncated", detail="the thinking part does not end"
-    )
-    assert found("<think>" + text, cut=True).verdict == "truncated"
-    assert result(found(text, cut=True).program) == 0  # a model that does not think meant it
-
-
-def test_a_model_that_may_think_but_answers_at_once_is_graded():
-    assert result(found(fenced(GOOD), thinks=True).program) == 2
-
-
-@given(st.text(alphabet="`~ \n\tpydef(x):</think>return1", max_size=80), st.booleans(), st.booleans())
-def test_any_text_yields_a_program_or_a_verdict(text: str, cut: bool, thinks: bool):
-    extraction = found(text, cut, thinks)
+@given(st.text(alphabet="`~ \n\tpydef(x):return1", max_size=80), st.booleans())
+def test_any_text_yields_a_program_or_a_verdict(text: str, cut: bool):
+    extraction = found(text, cut)
     assert bool(extraction.program) != (extraction.verdict is not None)
     if extraction.verdict:
         assert extraction.verdict == ("truncated" if cut else "no_code")

@@ -96,6 +96,8 @@ def test_a_result_the_test_cannot_use_is_an_error(best: Sandbox):
         ("def f(): return bytearray(10**10)", "error"),
         ("def f():\n  x = []\n  while True: x.append(bytearray(10**7))", "error"),
         ("import os\ndef f():\n  while True: os.fork()", "error"),
+        ("import os\ndef f():\n  if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0: os.pause()", "error"),
+        ("import os\ndef f():\n  while True: os.posix_spawn('/bin/true', ['true'], {})", "error"),
         (
             "import threading, time\ndef f():\n  while True: threading.Thread(target=time.sleep, args=(9,)).start()",
             "error",
@@ -103,6 +105,11 @@ def test_a_result_the_test_cannot_use_is_an_error(best: Sandbox):
         ("import subprocess\ndef f(): return subprocess.run(['/bin/sleep', '60'])", "error"),
         ("import ctypes\ndef f(): ctypes.string_at(0)", "error"),
         ("def f(): return 'x' * 10**7", "error"),
+        (
+            "import os\ndef f():\n  while True:\n    for fd in range(32):\n      try: os.write(fd, b'x' * 4096)\n"
+            "      except OSError: pass",
+            "error",
+        ),
         ("def f(): return 10**10**6", "error"),
     ],
 )
@@ -239,6 +246,58 @@ def f():
 """
     assert judged(box, program, "assert candidate() == 0") == Outcome("passed")
     assert victim.stat() == before
+
+
+def test_links_lead_nowhere_new(box: Sandbox, tmp_path: Path):
+    (tmp_path / "secret-cell.json").write_text("hidden")
+    places = [str(tmp_path / "secret-cell.json"), str(PROJECT / "pyproject.toml"), "/etc/shadow"]
+    program = f"""
+import itertools, os
+def f():
+    seen = []
+    roots = ["", "/proc/self/root", "/proc/1/root", "/proc/1/cwd/../../../../..", f"/proc/{{os.getppid()}}/root"]
+    for root, place in itertools.product(roots, {places!r}):
+        path = root + place
+        for link in (path, "/tmp/link", "link"):
+            try:
+                if link != path:
+                    os.symlink(path, link)
+                seen.append(open(link).read())
+            except OSError:
+                pass
+    return seen
+"""
+    assert judged(box, program, "assert candidate() == []") == Outcome("passed")
+
+
+def test_memory_that_outlives_a_process_cannot_be_had(box: Sandbox):
+    before = Path("/proc/sysvipc/shm").read_text()
+    program = """
+import ctypes
+def f():
+    libc = ctypes.CDLL(None)
+    return [libc.shmget(0, 1 << 20, 0o1600), libc.msgget(0, 0o1600), libc.semget(0, 1, 0o1600)]
+"""
+    assert judged(box, program, "assert candidate() == [-1, -1, -1]") == Outcome("passed")
+    assert Path("/proc/sysvipc/shm").read_text() == before
+
+
+def test_the_environment_of_the_program_s_owners_stays_theirs(box: Sandbox, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_" + "planted" * 4)
+    program = """
+import ctypes, glob, os
+def f():
+    libc = ctypes.CDLL(None)
+    libc.getenv.restype = ctypes.c_char_p
+    seen = [str(libc.getenv(b"HF_TOKEN")), repr(dict(os.environ))]
+    for path in glob.glob("/proc/*/environ") + [f"/proc/{os.getppid()}/environ", "/proc/self/environ"]:
+        try:
+            seen.append(open(path).read())
+        except OSError:
+            pass
+    return "planted" in "".join(seen)
+"""
+    assert judged(box, program, "assert candidate() is False") == Outcome("passed")
 
 
 FORGERIES = [

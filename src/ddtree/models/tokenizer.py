@@ -71,14 +71,23 @@ class Tokenizer:
         return sorted(found - {None})
 
     @cached_property
-    def _template(self) -> Any:
+    def added_tokens(self) -> list[str]:
+        """Tokens beside the learned vocabulary, special ones included, in the order of their ids."""
+        return [token.content for _, token in sorted(self.inner.get_added_tokens_decoder().items())]
+
+    @cached_property
+    def chat_template(self) -> str:
         own = self.folder / "chat_template.jinja"
         source = own.read_text() if own.is_file() else self.config.get("chat_template", CHATML)
         if isinstance(source, list):  # several named templates
             source = {entry["name"]: entry["template"] for entry in source}["default"]
+        return str(source)
+
+    @cached_property
+    def _template(self) -> Any:
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
         environment.globals["raise_exception"] = _refuse
-        return environment.from_string(source)
+        return environment.from_string(self.chat_template)
 
 
 def _refuse(message: str) -> None:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypedDict
 
-from tokenizers import Tokenizer
-
 from ddtree.bench.records import Cell, Conversation, Manifest, PromptSet, Reason, Request
 from ddtree.cells import BadCell, read_cell
 from ddtree.files import write_atomically
-from ddtree.models import ModelFiles
+from ddtree.models import ModelFiles, Tokenizer
 from ddtree.plan.keys import cells
 from ddtree.plan.schema import Plan
-from ddtree.quality.extract import END_OF_THINKING, extract
+from ddtree.quality.extract import extract
 from ddtree.quality.results import VERDICTS, CodingResult, ProblemVerdict, ServerCoding, Ungraded, wilson
 from ddtree.quality.sandbox import Sandbox, SandboxUnavailable, Task, find_sandbox
+from ddtree.quality.thinking import Thinking
 
 SOURCE = "human_eval"
 
@@ -45,31 +44,28 @@ def grade(
     prompts: PromptSet,
     sandbox: Sandbox,
     problems: Mapping[str, Problem] | None = None,
-    end_of_thinking: str = END_OF_THINKING,
-    thinks: bool = False,
+    answer: Callable[[Request], str | None] = lambda request: request.text,
     jobs: int = 1,
 ) -> CodingResult:
     """Verdicts on the cell's first repeat (greedy repeats say nothing new), in the order of the prompts.
 
+    `answer` gives a request's text without thoughts, None where they do not end.
     Raises UnknownProblem when a conversation of `prompts` names no problem of `problems` (default: HumanEval).
     """
     known = read_problems() if problems is None else problems
     answers = {r.conversation: r for r in cell.runs[0].requests if r.failure is None and r.turn == 0}
     asked = [(conversation, _problem(conversation, known, prompts.workload)) for conversation in prompts.conversations]
 
-    def judge(conversation: Conversation, problem: Problem) -> ProblemVerdict:
-        request = answers[conversation.id]
-        return _judge(request, problem, sandbox, end_of_thinking, thinks)
-
-    answered = [(conversation, problem) for conversation, problem in asked if conversation.id in answers]
+    answered = [(answers[conversation.id], problem) for conversation, problem in asked if conversation.id in answers]
     with ThreadPoolExecutor(jobs) as pool:
-        verdicts = list(pool.map(lambda pair: judge(*pair), answered))
+        verdicts = list(pool.map(lambda pair: _judge(pair[0], pair[1], sandbox, answer), answered))
     counts = {verdict: sum(v.verdict == verdict for v in verdicts) for verdict in VERDICTS}
     return CodingResult(
         server=cell.server,
         workload=cell.workload,
         concurrency=cell.concurrency,
         cell_key=cell.key,
+        instance=str(cell.effective.get("nonce", "")),
         sandbox=sandbox.level,
         counts=counts,
         rate=wilson(counts["passed"], len(verdicts)),
@@ -87,9 +83,11 @@ def _problem(conversation: Conversation, known: Mapping[str, Problem], workload:
     return known[task_id]
 
 
-def _judge(request: Request, problem: Problem, sandbox: Sandbox, end_of_thinking: str, thinks: bool) -> ProblemVerdict:
+def _judge(
+    request: Request, problem: Problem, sandbox: Sandbox, answer: Callable[[Request], str | None]
+) -> ProblemVerdict:
     cut = request.finish_reason == "length"
-    found = extract(request.text, cut, problem["prompt"], problem["entry_point"], end_of_thinking, thinks)
+    found = extract(answer(request), cut, problem["prompt"], problem["entry_point"])
     if found.verdict is not None:
         return ProblemVerdict(
             conversation=request.conversation, task_id=problem["task_id"], verdict=found.verdict, detail=found.detail
@@ -102,13 +100,6 @@ def _judge(request: Request, problem: Problem, sandbox: Sandbox, end_of_thinking
         detail=outcome.detail,
         program=found.program,
     )
-
-
-def opens_thinking(prompts: PromptSet, tokenizer: Path, end_of_thinking: str = END_OF_THINKING) -> bool:
-    """Whether the chat template ends a prompt with the start-of-thinking marker (`tokenizer`: a tokenizer.json)."""
-    tail = prompts.conversations[0].turns[0][-16:]
-    text: str = Tokenizer.from_file(str(tokenizer)).decode(tail, skip_special_tokens=False)
-    return text.rstrip().endswith(end_of_thinking.replace("/", "", 1))
 
 
 def grade_server(
@@ -126,7 +117,7 @@ def grade_server(
     A cell that cannot be graded is listed with its reason: failed or unreadable, its problems unknown, no sandbox.
     `project` is the folder that generated programs must not see.
     """
-    tokenizer = ModelFiles.read(model_file).target / "tokenizer.json"
+    tokenizer = Tokenizer(ModelFiles.read(model_file).target)
     plan = Plan.model_validate_json(plan_file.read_bytes())
     manifest = Manifest.model_validate_json(manifest_file.read_bytes())
     prompts = {p.workload: p for p in (PromptSet.model_validate_json(file.read_bytes()) for file in prompt_files)}
@@ -144,7 +135,7 @@ def grade_server(
             cell = read_cell(manifest_file.parents[1] / "cells" / manifest.server / f"{cell_id.name}.json")
             sandbox = find_sandbox(project, allow_unisolated=allow_unisolated)
             asked = prompts[cell_id.workload]
-            results.append(grade(cell, asked, sandbox, thinks=opens_thinking(asked, tokenizer), jobs=jobs))
+            results.append(grade(cell, asked, sandbox, answer=Thinking.of(tokenizer, asked).answer, jobs=jobs))
         except (BadCell, SandboxUnavailable, UnknownProblem) as error:
             ungraded.append(Ungraded(cell=cell_id.name, reason=Reason(category="other", detail=str(error))))
     graded = ServerCoding(server=manifest.server, results=results, ungraded=ungraded)

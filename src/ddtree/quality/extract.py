@@ -1,7 +1,7 @@
 """Finds the program in an answer to "complete this function".
 
-An answer is cut when the token limit ended it. What a cut answer had not finished never counts: neither thoughts (which
-often contain drafts of the code) nor a block or function that might have gone on.
+An answer is cut when the token limit ended it. A block or function that a cut answer had not finished never counts: it
+might have gone on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-END_OF_THINKING = "</think>"
 PYTHON = {"", "python", "python3", "py", "py3", "ipython", "ipython3"}
 FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*\{?\.?([\w+#-]*)[^`]*$")
 
@@ -34,20 +33,15 @@ class Block:
     closed: bool
 
 
-def extract(
-    text: str, cut: bool, prompt: str, entry_point: str, end_of_thinking: str = END_OF_THINKING, thinks: bool = False
-) -> Extraction:
+def extract(text: str | None, cut: bool, prompt: str, entry_point: str) -> Extraction:
     """The last program of `text` that defines `entry_point` by itself or by continuing `prompt`'s unfinished function.
 
-    `thinks`: the prompt already opened the thinking part, so that everything before `end_of_thinking` is thoughts.
+    `text` is the answer without thoughts (which often contain drafts of the code); None if it is nothing but thoughts.
     """
-    text = text.replace("\r\n", "\n")
     missing: Literal["truncated", "no_code"] = "truncated" if cut else "no_code"
-    start_of_thinking = end_of_thinking.replace("/", "", 1)
-    if end_of_thinking in text:
-        text = text.split(end_of_thinking, 1)[1]
-    elif (thinks and cut) or text.lstrip().startswith(start_of_thinking):
+    if text is None:
         return Extraction(verdict=missing, detail="the thinking part does not end")
+    text = text.replace("\r\n", "\n")
     if not text.strip():
         return Extraction(verdict=missing, detail="the answer is empty")
 

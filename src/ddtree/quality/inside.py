@@ -198,7 +198,7 @@ def main() -> None:
         for other in (calls_in, replies_out, null):
             os.close(other)
         forbid_processes()
-        if limits["readable"] is not None:
+        if limits["filtered"]:
             deny_calls()
         try:
             worker(os.fdopen(calls_out), os.fdopen(replies_in, "w"))

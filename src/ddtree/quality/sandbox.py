@@ -10,13 +10,15 @@ Four levels, of which the first that really works here is taken:
 - `rlimits`: resource limits alone. The program can then reach the network and read what its user can, so this level
   is taken only when asked for by `allow_unisolated`.
 
-At every level the generated program runs in a process that cannot start others, apart from the tests (see inside.py).
+At every level the generated program runs in a process that cannot start others, apart from the tests (see inside.py);
+at the isolating ones the system call filter holds too, where it knows the processor.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import socket
 import subprocess
@@ -30,6 +32,8 @@ from pathlib import Path
 from typing import Literal
 
 import psutil
+
+from ddtree.quality.seal import AUDIT_ARCH
 
 Level = Literal["bubblewrap", "namespaces", "landlock", "rlimits"]
 Ending = Literal["passed", "failed", "error", "timeout"]
@@ -128,7 +132,7 @@ class Sandbox:
             decisive = said[-1] if said[0].startswith("Traceback") else said[0]
             return Outcome("error", f"no verdict from the sandbox: {decisive[:300]}")
         ending, detail = json.loads(out)
-        return Outcome(ending, detail)
+        return Outcome(ending, detail.encode(errors="replace").decode())  # a program may raise half characters
 
     def _command(self, folder: str) -> list[str]:
         limits = {
@@ -139,6 +143,7 @@ class Sandbox:
             "FSIZE": 0 if self.level == "rlimits" else self.limits.file_bytes,
             "NOFILE": self.limits.open_files,
             "readable": self._shown() if self.level == "landlock" else None,
+            "filtered": self.level == "landlock" or (self.level != "rlimits" and platform.machine() in AUDIT_ARCH),
         }
         inside = [str(self.python), "-I", "-S", "-c", INSIDE, json.dumps(limits)]
         if self.level == "bubblewrap":

@@ -1,7 +1,8 @@
 """Shuts a process off from files and other processes without any privilege: Landlock and a system call filter.
 
 Part of what runs inside the sandbox, so the standard library only. Landlock (Linux 6.2 or later) leaves a few folders
-readable and nothing writable; the filter denies sockets, signals to others and changes of what Landlock does not guard.
+readable and nothing writable; the filter denies sockets, signals to others, changes of what Landlock does not guard,
+and memory that no limit counts. The filter serves the other levels as well, as a second wall.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, ALL_FILE_RIGHTS = 1, 2, 4, 8, 0x7FFF
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 # Numbers on x86_64 and aarch64 (-1: does not exist there).
 DENIED = {
-    "socket": (41, 198), "io_uring_setup": (425, 425),
+    "socket": (41, 198), "io_uring_setup": (425, 425), "bpf": (321, 280), "perf_event_open": (298, 241),
+    # Memory that no limit of a process counts and that outlives it.
+    "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180),
+    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
     "kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138),
     "rt_tgsigqueueinfo": (297, 240), "pidfd_send_signal": (424, 424),
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
