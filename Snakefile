@@ -2,10 +2,12 @@
 #
 #   report/ddtree.pdf                                      the report, with everything that it needs (default)
 #   plan                                                   prints what would run and how long it takes; runs nothing
+#   why                                                    prints for each cell why it would run or not; runs nothing
 #   results/<plan>/cells/<server>/<workload>/c<N>.json     one cell
 #
 # Another plan:              snakemake --configfile config/smoke.yaml   (targets, if any, come first)
-# Failed cells once again:   snakemake --config retry_failed=1
+# A cell that failed makes the exit status 1, once the report is there. The next run tries it again, except with
+#                            snakemake --config retry_failed=0
 from snakemake.utils import min_version
 
 min_version("9.0")
@@ -39,9 +41,27 @@ rule plan:
         "scripts/plan.py"
 
 
+rule why:
+    input:
+        AT.plan_spec,
+    log:
+        "logs/why.log",
+    localrule: True
+    params:
+        retry_failed=OPTIONS.retry_failed,
+    script:
+        "scripts/why.py"
+
+
 onstart:
     ddtree_workflow.hold(AT)
 
 
+# Failed cells are rows of the report, so their jobs succeed; the run as a whole did not.
 onsuccess:
-    print(ddtree_workflow.farewell(PLAN, AT), end="")
+    if failures := ddtree_workflow.farewell(PLAN, AT):
+        sys.exit(failures)
+
+
+onerror:
+    print(ddtree_workflow.farewell(PLAN, AT), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`ddtree plan [FILE...]` and `ddtree check [FILE...]`: look at a plan without Snakemake."""
+"""`ddtree plan|why|check [FILE...]`: look at a plan without Snakemake."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from ddtree.plan.files import PlanError
 from ddtree.plan.layout import Layout
 from ddtree.plan.load import load
 from ddtree.plan.show import show
+from ddtree.plan.why import why
 from ddtree.plan.workflow import DEFAULT_PLAN
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="ddtree", description="Look at a plan without running it.")
-    parser.add_argument("command", choices=["plan", "check"], help="plan: what would run; check: mistakes only")
+    meaning = "plan: what would run; why: for each cell, why it would run or not; check: mistakes only"
+    parser.add_argument("command", choices=["plan", "why", "check"], help=meaning)
     parser.add_argument("files", nargs="*", type=Path, default=[DEFAULT_PLAN], help=f"default: {DEFAULT_PLAN}")
     args = parser.parse_args(arguments)
     try:
@@ -23,5 +25,12 @@ def main(arguments: list[str] | None = None) -> int:
     except PlanError as error:
         print(error, file=sys.stderr)
         return 1
-    print(show(plan, Layout(plan.plan)) if args.command == "plan" else f"{', '.join(map(str, args.files))}: ok")
+    layout = Layout(plan.plan)
+    match args.command:
+        case "plan":
+            print(show(plan, layout))
+        case "why":
+            print(why(plan, layout), end="")
+        case _:
+            print(f"{', '.join(map(str, args.files))}: ok")
     return 0

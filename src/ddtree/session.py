@@ -139,15 +139,17 @@ class Session:
             runs, audits = asyncio.run(self._client(server, cell, prompts))
         except (TimeoutError, CellTimeout) as late:
             detail = f"not finished within cell_timeout_s = {workload.cell_timeout_s:g}: {late or 'still warming up'}"
-            raise CellFailed(Reason(category="cell_timeout", detail=detail)) from None
+            raise CellFailed(Reason(category="cell_timeout", detail=detail, log_tail=server.last_words())) from None
         except ScoreFailed as unscored:
             reason = Reason(category="other", detail=f"answers could not be scored: {unscored}")
             raise CellFailed(reason if server.alive() else server.death()) from None
         if not server.alive():
             raise CellFailed(server.death())
-        _refuse_failures(runs, workload.max_failure_rate)
+        if refusal := _too_many_failures(runs, workload.max_failure_rate):
+            raise CellFailed(refusal.model_copy(update={"log_tail": server.last_words()}))
         return Cell(
             key=self.inputs.key(cell),
+            depends_on=self.inputs.depends_on(cell),
             server=cell.server,
             workload=cell.workload,
             concurrency=cell.concurrency,
@@ -179,18 +181,18 @@ class Session:
         return runs, await score(server.url, runs[0], prompts) if self.spec.audited(cell.workload) else []
 
 
-def _refuse_failures(runs: Sequence[Run], limit: float) -> None:
-    """Raises CellFailed when more than the share `limit` of the requests failed: such a cell must not look fast."""
+def _too_many_failures(runs: Sequence[Run], limit: float) -> Reason | None:
+    """A reason when more than the share `limit` of the requests failed: such a cell must not look fast."""
     requests = [request for run in runs for request in run.requests]
     failures = [request.failure for request in requests if request.failure]
     if not requests:
-        raise CellFailed(Reason(category="other", detail="no request was sent"))
-    if len(failures) / len(requests) > limit:
-        kinds = ", ".join(sorted({failure.type for failure in failures}))
-        example = failures[0].detail or failures[0].type
-        share = f"{len(failures)} of {len(requests)} requests failed (max_failure_rate {limit:g})"
-        detail = f"{share}: {kinds}; e.g. {example}"
-        raise CellFailed(Reason(category="too_many_failures", detail=detail))
+        return Reason(category="other", detail="no request was sent")
+    if len(failures) / len(requests) <= limit:
+        return None
+    kinds = ", ".join(sorted({failure.type for failure in failures}))
+    example = failures[0].detail or failures[0].type
+    share = f"{len(failures)} of {len(requests)} requests failed (max_failure_rate {limit:g})"
+    return Reason(category="too_many_failures", detail=f"{share}: {kinds}; e.g. {example}")
 
 
 def missing(session: Session) -> list[CellId]:

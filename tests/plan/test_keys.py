@@ -10,7 +10,7 @@ import pytest
 from plans import changed, checkpoints, write
 
 from ddtree.models.files import ModelFiles
-from ddtree.plan.keys import CellId, cell_key, cells, digest, resolved
+from ddtree.plan.keys import CellId, cells, depends_on, digest, resolved
 from ddtree.plan.load import load
 from ddtree.plan.schema import Plan
 from ddtree.plan.specs import SessionSpec, session_spec, write_session
@@ -25,7 +25,8 @@ def planned(tmp_path: Path) -> Callable[..., Plan]:
 
 
 def key(plan: Plan, server: str = "tree", files: ModelFiles = FILES, prompts: str = "p", lock: str = "l") -> str:
-    return cell_key(plan.servers[server], resolved(plan, "short"), 4, prompts, files, lock, server == plan.baseline)
+    short = resolved(plan, "short")
+    return digest(depends_on(plan.servers[server], short, 4, prompts, files, lock, server == plan.baseline))
 
 
 @pytest.mark.parametrize(

@@ -124,19 +124,26 @@ def test_a_session_ends_with_its_owner(requested: Bench, copy_of: Copy) -> None:
     assert not bench.processes()
 
 
-def test_a_failed_server_is_a_result_and_is_tried_again_on_request(measured: Bench, copy_of: Copy) -> None:
+def test_a_failed_server_is_a_row_and_a_status_and_the_next_run_tries_it_again(measured: Bench, copy_of: Copy) -> None:
     bench = copy_of(measured)
     kept = {name: content for name, content in bench.cells().items() if name.startswith("ar/")}
     for path in (bench.folder / "results/small/cells/tree").rglob("*.json"):
         path.unlink()
     bench.fault("start.tree", "always torch.OutOfMemoryError: CUDA out of memory.")
     status, output = bench.run("results/small/tables")
-    assert status == 0, output
-    assert "tree: 3 cells failed, e.g. out_of_memory" in output
+    assert status == 1, output
+    assert "tree: 3 of 3 cells failed, e.g. out_of_memory" in output
     assert bench.statuses("tree") == {"failed"}
     assert "out_of_memory" in (bench.folder / "results/small/tables/failures.csv").read_text()
+    status, output = bench.run(*MANIFESTS, "--config", "retry_failed=0")
+    assert status == 0, output
+    assert "Nothing to be done" in output
     (bench.folder / "faults/start.tree").unlink()
-    status, output = bench.run(*MANIFESTS, "--config", "retry_failed=1")
+    status, output = bench.run("why")
+    assert status == 0, output
+    assert "run   tree  short/c1  failed before: out_of_memory: torch.OutOfMemoryError" in output
+    assert "keep  ar    short/c1  measured: results/small/cells/ar/short/c1.json" in output
+    status, output = bench.run(*MANIFESTS)
     assert status == 0, output
     assert bench.statuses("tree") == {"ok"}
     assert set(bench.cells()) == CELLS

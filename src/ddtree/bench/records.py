@@ -100,6 +100,7 @@ class Run(Record):
 class Cell(Record):
     schema_version: int = SCHEMA
     key: str
+    depends_on: dict[str, object] = {}  # what the key is the hash of, to tell what changed
     server: str
     workload: str
     concurrency: int
@@ -116,8 +117,8 @@ class Cell(Record):
 
 class Reason(Record):
     """Why there is no result. `category` is machine-readable: out_of_memory, bad_flag, missing_model, import_error,
-    crash_in_load, start_timeout, port, nccl, gpus, effective_differs, cell_timeout, too_many_failures, server_died,
-    other."""
+    crash_in_load, start_timeout, port, nccl, gpus (too few), gpu_busy, effective_differs, cell_timeout,
+    too_many_failures, server_died, other."""
 
     category: str
     detail: str

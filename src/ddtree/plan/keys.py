@@ -62,7 +62,7 @@ def all_cells(plan: Plan) -> list[CellId]:
     return [cell for server in plan.servers for cell in cells(plan, server)]
 
 
-def cell_key(
+def depends_on(
     server: Server,
     workload: Workload,
     concurrency: int,
@@ -70,24 +70,22 @@ def cell_key(
     files: ModelFiles,
     lock_sha256: str,
     audited: bool,
-) -> str:
-    """Key of a cell. `workload` is resolved; `audited` says that the answers are scored as well.
+) -> dict[str, object]:
+    """What a cell's result depends on. `workload` is resolved; `audited` says that the answers are scored as well.
 
     A key that is None (the engine's own choice) does not count, so that a new optional key keeps old results valid.
     """
-    return digest(
-        {
-            "measuring": MEASURING_VERSION,
-            "schema": SCHEMA,
-            "server": server.model_dump(mode="json", exclude=SERVER_LIMITS, exclude_none=True),
-            "workload": workload.model_dump(mode="json", include=DECODING_KEYS),
-            "concurrency": concurrency,
-            "prompts": prompts_sha256,
-            "target": files.target_sha256,
-            "drafter": files.drafter_sha256 if server.needs_drafter else None,
-            "tokenizer": files.tokenizer_sha256,
-            "lock": lock_sha256,
-            "engine": ddtree.__version__ if server.engine == "embedded" else None,  # its lock does not name it
-            "audited": audited,
-        }
-    )
+    return {
+        "measuring": MEASURING_VERSION,
+        "schema": SCHEMA,
+        "server": server.model_dump(mode="json", exclude=SERVER_LIMITS, exclude_none=True),
+        "workload": workload.model_dump(mode="json", include=DECODING_KEYS),
+        "concurrency": concurrency,
+        "prompts": prompts_sha256,
+        "target": files.target_sha256,
+        "drafter": files.drafter_sha256 if server.needs_drafter else None,
+        "tokenizer": files.tokenizer_sha256,
+        "lock": lock_sha256,
+        "engine": ddtree.__version__ if server.engine == "embedded" else None,  # its lock does not name it
+        "audited": audited,
+    }

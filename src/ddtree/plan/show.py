@@ -20,7 +20,7 @@ def minutes(seconds: float) -> str:
     return f"{hours} h {rest:02d} min"
 
 
-def show(plan: Plan, layout: Layout, retry_failed: bool = False) -> str:
+def show(plan: Plan, layout: Layout, retry_failed: bool = True) -> str:
     """What will be built, started and measured, and how long that should take."""
     guess = estimate(plan, layout)
     rows = overview(plan, layout, retry_failed, guess)
@@ -79,5 +79,5 @@ def _summary(rows: Sequence[Row], guess: Estimate) -> list[str]:
     else:
         lines.append("Nothing is left to measure.")
     if failed and not seconds:
-        lines.append("Failed cells are tried again with: snakemake --config retry_failed=1")
+        lines.append("Failed cells are taken as results: retry_failed is 0.")
     return lines

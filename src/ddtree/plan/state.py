@@ -15,7 +15,7 @@ from ddtree.cells import has_result
 from ddtree.files import sha256
 from ddtree.models.errors import ModelError
 from ddtree.models.files import ModelFiles
-from ddtree.plan.keys import CellId, cell_key, cells
+from ddtree.plan.keys import CellId, cells, depends_on, digest
 from ddtree.plan.layout import Layout
 from ddtree.plan.schema import Plan
 from ddtree.plan.specs import ModelSpec, SessionSpec, Spec, prompts_spec, session_spec
@@ -48,8 +48,12 @@ class Inputs:
         return _prompts_sha256(path, path.stat().st_mtime_ns)
 
     def key(self, cell: CellId) -> str:
+        """Hash of `depends_on`; raises the same."""
+        return digest(self.depends_on(cell))
+
+    def depends_on(self, cell: CellId) -> dict[str, object]:
         """Raises OSError, ValidationError or ModelError while one of the files is missing."""
-        return cell_key(
+        return depends_on(
             self.spec.server,
             self.spec.workloads[cell.workload],
             cell.concurrency,
@@ -65,23 +69,24 @@ def _prompts_sha256(path: Path, mtime_ns: int) -> str:
     return PromptSet.model_validate_json(path.read_bytes()).sha256
 
 
-def _inputs_current(plan: Plan, server: str, layout: Layout) -> bool:
-    """Whether environment, model and prompts were built from what the plan says now."""
+def to_build(plan: Plan, server: str, layout: Layout) -> dict[str, str]:
+    """Workloads whose keys are not known yet, each with the input that is absent or older than what the plan says."""
     spec = plan.servers[server]
     env, lock = layout.env(spec.env), layout.lock(spec.env)
     if not spec.python and (not env.exists() or (lock.exists() and sha256(env) != sha256(lock))):
-        return False
+        return dict.fromkeys(plan.workloads, f"environment {spec.env}")
     model = ModelSpec(name=spec.model, model=plan.models[spec.model])
     if not _made_from(layout.model(spec.model), layout.model_spec(spec.model), model):
-        return False
-    return all(
-        _made_from(
+        return dict.fromkeys(plan.workloads, f"model {spec.model}")
+    return {
+        workload: f"prompts {workload}"
+        for workload in plan.workloads
+        if not _made_from(
             layout.prompts(spec.model, workload),
             layout.prompts_spec(spec.model, workload),
             prompts_spec(plan, spec.model, workload),
         )
-        for workload in plan.workloads
-    )
+    }
 
 
 def _made_from(output: Path, spec_file: Path, spec: Spec) -> bool:
@@ -100,16 +105,15 @@ def read_manifest(layout: Layout, server: str) -> Manifest | None:
 
 def server_state(plan: Plan, server: str, layout: Layout) -> dict[CellId, Status]:
     """Status of each of the server's cells. A cell whose inputs are not built yet, or changed, is to do."""
-    wanted = cells(plan, server)
+    wanted, missing = cells(plan, server), to_build(plan, server, layout)
     todo: dict[CellId, Status] = dict.fromkeys(wanted, "to do")
-    if not _inputs_current(plan, server, layout):
-        return todo
+    known = [cell for cell in wanted if cell.workload not in missing]
     try:
         inputs = Inputs(session_spec(plan, server), layout)
-        keys = {cell.name: inputs.key(cell) for cell in wanted}
+        keys = {cell.name: inputs.key(cell) for cell in known}
     except (OSError, ValidationError, ModelError):
         return todo
-    return todo | dict(_statuses(server, layout, wanted, keys))
+    return todo | dict(_statuses(server, layout, known, keys))
 
 
 def _statuses(

@@ -22,13 +22,14 @@ from ddtree.plan.state import manifest_is_true, read_manifest
 from ddtree.progress import write_outlook
 
 _held: TextIO | None = None  # keeps the lock's file open
+_earlier: dict[Path, int] = {}  # manifests as they were when the run began, with their times
 DEFAULT_PLAN = Path("config/ddtree.yaml")
 
 
 class Options(BaseModel):
     """What `--config` says about this run rather than about the plan."""
 
-    retry_failed: bool = False  # measure failed cells again
+    retry_failed: bool = True  # measure again what failed in an earlier run; false: take the failures as results
     allow_unisolated: bool = False  # run generated code even where a sandbox cannot cut it off from the network
 
 
@@ -72,6 +73,7 @@ def hold(layout: Layout) -> None:
     global _held
     path = layout.root / "run" / "snakemake.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
+    _earlier.update((file, file.stat().st_mtime_ns) for file in (layout.results / "sessions").glob("*.json"))
     _held = path.open("a")
     try:
         fcntl.flock(_held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -92,14 +94,15 @@ def sources(*packages: str) -> list[str]:
 
 
 def farewell(plan: Plan, layout: Layout) -> str:
-    """One line per server with failed cells, for the end of a run; empty when all went well."""
+    """A line per server some of whose cells failed in this run, and what to do; empty when all went well."""
     lines = []
     for server in plan.servers:
-        manifest = read_manifest(layout, server)
-        failed = [cell for cell in manifest.cells.values() if cell.reason] if manifest else []
-        if failed and failed[0].reason:
-            reason = failed[0].reason
-            lines.append(f"{server}: {len(failed)} cells failed, e.g. {reason.category}: {reason.detail}")
-    if lines:
-        lines.append("The report shows them. To try them again: snakemake --config retry_failed=1")
-    return "".join(f"{line}\n" for line in lines)
+        path, manifest = layout.manifest(server), read_manifest(layout, server)
+        if manifest is None or path.stat().st_mtime_ns == _earlier.get(path):
+            continue
+        reasons = [cell.reason for cell in manifest.cells.values() if cell.reason]
+        if reasons:
+            first = f"{reasons[0].category}: {reasons[0].detail}"
+            lines.append(f"{server}: {len(reasons)} of {len(manifest.cells)} cells failed, e.g. {first}")
+    advice = "The report shows them. The next run tries them again, except with --config retry_failed=0"
+    return "\n".join([*lines, advice]) if lines else ""

@@ -157,7 +157,7 @@ def _take_gpus(folder: Path, pool: list[str], count: int) -> dict[str, int] | No
         os.close(fd)
     if len(pool) - len(foreign) < count:
         who = "; ".join(f"GPU {gpu}: pid {', '.join(map(str, pids))}" for gpu, pids in foreign.items())
-        raise LeaseFailed("gpus", f"{count} GPUs asked for, but other processes compute on them ({who})")
+        raise LeaseFailed("gpu_busy", f"{count} GPUs asked for, but other processes compute on them ({who})")
     return None
 
 
