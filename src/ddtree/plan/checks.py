@@ -8,17 +8,18 @@ from pathlib import Path
 
 from ddtree.plan.errors import Loc, did_you_mean
 from ddtree.plan.schema import Model, Plan, Server
+from ddtree.workloads.registry import SOURCES, misfit
 
 Finding = tuple[Loc, str]
 
 
-def check(plan: Plan, root: Path, sources: frozenset[str]) -> list[Finding]:
-    """Everything wrong with `plan`, whose relative paths start at `root`; `sources` are the known workload sources."""
+def check(plan: Plan, root: Path) -> list[Finding]:
+    """Everything wrong with `plan`, whose relative paths start at `root`."""
     return [
         *_arms(plan),
         *_models(plan, root),
         *_servers(plan, root),
-        *_workloads(plan, root, sources),
+        *_workloads(plan, root),
         *_grid(plan),
     ]
 
@@ -108,16 +109,16 @@ def _fits_block(name: str, server: Server, block: int) -> Iterator[Finding]:
             )
 
 
-def _workloads(plan: Plan, root: Path, sources: frozenset[str]) -> Iterator[Finding]:
+def _workloads(plan: Plan, root: Path) -> Iterator[Finding]:
     for name, load in plan.workloads.items():
         at = ("workloads", name)
-        if load.source not in sources:
-            hint = did_you_mean(load.source, sorted(sources))
-            yield (*at, "source"), f"no source {load.source}{hint}; allowed: {', '.join(sorted(sources))}"
-        if load.source == "jsonl" and not (load.path and (root / load.path).is_file()):
-            yield (*at, "path"), f"{load.path} is not a file; allowed: a file of one JSON object a line"
-        if load.source != "jsonl" and load.path:
-            yield (*at, "path"), f"source {load.source} reads no file; allowed: path with source jsonl only"
+        if load.source not in SOURCES:
+            hint = did_you_mean(load.source, sorted(SOURCES))
+            yield (*at, "source"), f"no source {load.source}{hint}; allowed: {', '.join(sorted(SOURCES))}"
+        elif fault := misfit(load):
+            yield (*at, fault[0]), fault[1]
+        elif load.path and not (root / load.path).is_file():
+            yield (*at, "path"), f"{load.path} is not a file; allowed: a file that source {load.source} can read"
         if load.prompt_tokens:
             longest = load.prompt_tokens + load.turns * load.max_new_tokens
             for server_name, server in plan.servers.items():

@@ -18,7 +18,7 @@ from ddtree.plan.schema import Plan, Server, Workload
 SERVER_LIMITS = {"model", "start_timeout_s", "stop_grace_s"}
 # The other keys of a workload only shape its prompts, whose content is hashed.
 DECODING_KEYS = {"max_new_tokens", "temperature", "top_p", "ignore_eos", "repeats", "role"}
-PROMPT_KEYS = {"source", "path", "prompts", "prompt_tokens", "turns"}
+PROMPT_KEYS = {"source", "path", "subset", "prompts", "prompt_tokens", "turns"}
 
 
 @dataclass(frozen=True)

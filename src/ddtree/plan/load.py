@@ -11,7 +11,6 @@ from ddtree.plan.checks import check
 from ddtree.plan.errors import Loc, describe, dotted
 from ddtree.plan.files import Origin, PlanError, merge, read_yaml
 from ddtree.plan.schema import Plan
-from ddtree.workloads import registry
 
 
 def load(
@@ -39,7 +38,7 @@ def load(
             written = _written(error["loc"], merged)
             lines.append(f"{origin.of(written)}: {describe(error, written)}")
         raise PlanError(*dict.fromkeys(lines)) from None
-    findings = check(plan, root or Path.cwd(), frozenset(registry.SOURCES))
+    findings = check(plan, root or Path.cwd())
     if findings:
         raise PlanError(*(f"{origin.of(loc)}: {dotted(loc)}: {text}" for loc, text in findings))
     return plan

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
+from typing import TypeVar
 
 from ddtree.models import Message
 from ddtree.plan.schema import Workload
 
+T = TypeVar("T")
 SLOT = "<<context>>"  # in a draft's opening: where its context is placed, cut to the exact prompt length
 DATA = Path(__file__).parent / "data"
 
@@ -20,7 +23,7 @@ class WorkloadError(ValueError):
 
 @dataclass(frozen=True)
 class Draft:
-    """`opening` is the first prompt's messages, `later` the user's following turns."""
+    """`opening` is the first prompt's messages, `later` the user's following turns; SLOT may also stand in `meta`."""
 
     id: str
     category: str
@@ -60,6 +63,20 @@ def shares(asked: Asked, drafts: list[Draft], origin: str) -> Drafts:
     """The first drafts are measured, the next ones warm up; WorkloadError if there are too few."""
     n = asked.workload.prompts
     if len(drafts) < n + asked.warmup:
-        most = len(drafts) - asked.warmup
-        raise WorkloadError(f"prompts: {n} is too many for source {asked.workload.source}; allowed: 1 to {most}")
+        most, source = len(drafts) - asked.warmup, asked.workload.source
+        allowed = f"1 to {most}" if most > 0 else "none, since too little text is like that"
+        raise WorkloadError(f"prompts: {n} is too many for source {source}; allowed: {allowed}")
     return Drafts(origin, drafts[:n], drafts[n : n + asked.warmup])
+
+
+def interleaved(rng: random.Random, groups: Iterable[Sequence[T]]) -> list[T]:
+    """One of each group in turn, each group shuffled: every beginning of the list is spread evenly over the groups."""
+    columns = [[(entry,) for entry in rng.sample(group, len(group))] for group in groups]
+    return [entry[0] for row in zip_longest(*columns) for entry in row if entry]
+
+
+def spread(asked: Asked, drafts: Sequence[Draft], origin: str) -> Drafts:
+    """`shares` of the drafts, shuffled and spread evenly over their categories."""
+    categories = dict.fromkeys(draft.category for draft in drafts)
+    groups = [[draft for draft in drafts if draft.category == category] for category in categories]
+    return shares(asked, interleaved(asked.random(), groups), origin)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from ddtree.bench.records import Conversation, PromptSet
 from ddtree.models import Message, ModelError, ModelFiles, Tokenizer
+from ddtree.plan.keys import PROMPT_KEYS
 from ddtree.plan.schema import Workload
 from ddtree.workloads.draft import DATA, SLOT, Asked, Draft, WorkloadError, user
+from ddtree.workloads.fetch import PACKAGES
 from ddtree.workloads.files import ids_sha256
 from ddtree.workloads.registry import source
 
@@ -26,7 +28,7 @@ def build(plan_seed: int, name: str, workload: Workload, model_name: str, files:
     try:
         tokenizer = Tokenizer(files.target)
         asked = Asked(workload, max(1, min(2, workload.prompts // 2)), f"{plan_seed}/{name}")
-        drafts = source(workload.source)(asked)
+        drafts = source(workload)(asked)
         measured = [_conversation(draft, workload, tokenizer) for draft in drafts.measured]
         warmup = [_conversation(draft, workload, tokenizer) for draft in drafts.warmup]
     except (WorkloadError, ModelError) as e:
@@ -45,7 +47,7 @@ def build(plan_seed: int, name: str, workload: Workload, model_name: str, files:
 
 def spec_hash(plan_seed: int, name: str, workload: Workload, model_name: str, files: ModelFiles) -> str:
     """Hash of all that `build` reads: its arguments as far as they shape prompts, the tokenizer, the data files."""
-    data = sorted(path for path in DATA.rglob("*") if path.is_file())
+    data = sorted(path for folder in (DATA, PACKAGES) for path in folder.rglob("*") if path.is_file())
     if workload.path and Path(workload.path).is_file():
         data.append(Path(workload.path))
     spec = {
@@ -53,7 +55,7 @@ def spec_hash(plan_seed: int, name: str, workload: Workload, model_name: str, fi
         "seed": plan_seed,
         "workload": name,
         "model": model_name,
-        "shape": workload.model_dump(include={"source", "path", "prompts", "prompt_tokens", "turns"}),
+        "shape": workload.model_dump(include=PROMPT_KEYS),
         "tokenizer": files.tokenizer_sha256,
         "data": [hashlib.sha256(path.read_bytes()).hexdigest() for path in data],
     }
@@ -70,9 +72,10 @@ def _conversation(draft: Draft, workload: Workload, tokenizer: Tokenizer) -> Con
         return tokenizer.encode(tokenizer.chat(_filled(draft.opening, context)))
 
     length = workload.prompt_tokens
-    first = opening(draft.context if length is None else _cut(draft, length, tokenizer, opening))
+    context = draft.context if length is None else _cut(draft, length, tokenizer, opening)
     later = [_later(draft, text, tokenizer) for text in draft.later[: workload.turns - 1]]
-    return Conversation(id=draft.id, category=draft.category, turns=[first, *later], meta=draft.meta)
+    meta = {key: value.replace(SLOT, context) for key, value in draft.meta.items()}
+    return Conversation(id=draft.id, category=draft.category, turns=[opening(context), *later], meta=meta)
 
 
 def _filled(messages: tuple[Message, ...], context: str) -> list[Message]:

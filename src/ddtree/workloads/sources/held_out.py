@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from itertools import zip_longest
 
-from ddtree.workloads.draft import DATA, Asked, Draft, Drafts, WorkloadError, user
+from ddtree.workloads.draft import DATA, Asked, Draft, Drafts, WorkloadError, interleaved, user
 
 
 def held_out(asked: Asked) -> Drafts:
     """`prompts` of the 40, spread evenly over the categories: a longer list begins with the shorter one."""
     content = json.loads((DATA / "held_out.json").read_text())
-    rng = asked.random()
-    columns = []
-    for category, prompts in content["prompts"].items():
-        numbered = [(f"{category}-{i}", category, text) for i, text in enumerate(prompts)]
-        columns.append(rng.sample(numbered, len(numbered)))
-    rows = [entry for row in zip_longest(*columns) for entry in row if entry]
+    columns = [
+        [(f"{category}-{i}", category, text) for i, text in enumerate(prompts)]
+        for category, prompts in content["prompts"].items()
+    ]
+    rows = interleaved(asked.random(), columns)
     n = asked.workload.prompts
     if n > len(rows):
         raise WorkloadError(f"prompts: {n} is too many for source held_out; allowed: 1 to {len(rows)}")

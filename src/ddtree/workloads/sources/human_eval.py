@@ -48,29 +48,34 @@ def code_start(asked: Asked) -> Drafts:
     return _with_context(asked, lambda *_: ("continue", f"Continue this code:\n{SLOT}"))
 
 
+def functions(asked: Asked) -> list[tuple[str, str]]:
+    """(name, code) of all functions, in an order drawn by the seed."""
+    problems = asked.random().sample(_problems(), len(_problems()))
+    return [(p["entry_point"], p["prompt"].strip() + "\n" + p["canonical_solution"].rstrip() + "\n") for p in problems]
+
+
+def rotated(asked: Asked) -> list[tuple[str, str]]:
+    """(name of the first function, all functions from there on) of each prompt, measured and warm-up."""
+    every = functions(asked)
+    wanted = asked.workload.prompts + asked.warmup
+    if wanted > len(every):
+        most, name = len(every) - asked.warmup, asked.workload.source
+        raise WorkloadError(f"prompts: {asked.workload.prompts} is too many for {name}; allowed: 1 to {most}")
+    code = [text for _, text in every]
+    starts = [i * len(every) // wanted for i in range(wanted)]
+    return [(every[start][0], "\n\n".join(code[start:] + code[:start])) for start in starts]
+
+
 def _with_context(asked: Asked, opening: Callable[[int, str], tuple[str, str]]) -> Drafts:
     """`opening` (number, name of the first function) gives category and user message of a prompt."""
-    name = asked.workload.source
     if asked.workload.prompt_tokens is None:
-        raise WorkloadError(f"prompt_tokens: source {name} needs the length that its context is cut to")
-    problems = asked.random().sample(_problems(), len(_problems()))
-    wanted = asked.workload.prompts + asked.warmup
-    if wanted > len(problems):
-        most = len(problems) - asked.warmup
-        raise WorkloadError(f"prompts: {asked.workload.prompts} is too many for {name}; allowed: 1 to {most}")
-    functions = [p["prompt"].strip() + "\n" + p["canonical_solution"].rstrip() + "\n" for p in problems]
-    drafts = []
-    for i in range(wanted):
-        start = i * len(problems) // wanted
-        category, text = opening(i, problems[start]["entry_point"])
-        drafts.append(
-            Draft(
-                id=f"code-{i}",
-                category=category,
-                opening=(user(text),),
-                context="\n\n".join(functions[start:] + functions[:start]),
-            )
+        raise WorkloadError(
+            f"prompt_tokens: source {asked.workload.source} needs the length that its context is cut to"
         )
+    drafts = []
+    for i, (name, context) in enumerate(rotated(asked)):
+        category, text = opening(i, name)
+        drafts.append(Draft(id=f"code-{i}", category=category, opening=(user(text),), context=context))
     return shares(asked, drafts, ORIGIN)
 
 

