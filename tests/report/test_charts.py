@@ -1,5 +1,6 @@
 import csv
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,14 @@ def test_names_are_escaped(tmp_path: Path) -> None:
     latex, _, _ = drawn(chart(Point(0, 1.0), Point(1, 2.0)), tmp_path)
     assert r"a\_b" in latex
     assert r"50\%" in latex
+
+
+@pytest.mark.parametrize(("ratio", "limits"), [(1.0001, True), (1.2, True), (2.0, False)])
+def test_a_narrow_logarithmic_axis_is_given_room(tmp_path: Path, ratio: float, limits: bool) -> None:
+    """Below a ratio of about 1.1 between its ends TeX stops with `Dimension too large`."""
+    narrow = replace(chart(Point(90, 1.0), Point(90 * ratio, 2.0)), log_x=True)
+    latex, _, _ = drawn(narrow, tmp_path)
+    assert ("xmin=" in latex) == limits
 
 
 def test_a_server_without_values_is_neither_drawn_nor_in_the_legend(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from ddtree.report.escape import escape
 from ddtree.report.style import ServerStyle
 
 MAX_MARKS = 2000  # per chart; pdflatex runs out of memory far above
+NARROW = 1.3  # ratio of the ends of a logarithmic axis
 PAGE_CM = 20.5  # height that all panels together may have, so that legend and caption still fit
 
 
@@ -143,6 +144,9 @@ def _axis(chart: Chart, panel: int, series: Sequence[Series], top: float) -> str
         options.append(f"xmin={chart.x_range[0]:.4g}, xmax={chart.x_range[1]:.4g}")
     if chart.log_x:
         options.append("xmode=log, log basis x=2")
+        xs = [p.x for s in series for p in s.points]
+        if xs and 1 < max(xs) / min(xs) < NARROW:  # so narrow a logarithmic axis overflows TeX's dimensions
+            options.append(f"xmin={min(xs) / NARROW:.4g}, xmax={max(xs) * NARROW:.4g}")
     if chart.kind == "bar":
         options.append(f"ybar, /pgf/bar width={bar_cm:.3f}cm, xtick style={{draw=none}}")
         options.append(f"xmin=-0.5, xmax={len(ticks) - 0.5:g}")
