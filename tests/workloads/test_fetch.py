@@ -7,6 +7,7 @@ import hashlib
 import threading
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -59,6 +60,18 @@ def test_package_is_installed_once_and_anew_for_another_lock(lock: Path, empty_c
     assert (fetch.package("texts") / "texts/said.txt").read_text() == "kept"
     lock.write_text(_wheel(lock.parent, "1.1"))
     assert (fetch.package("texts") / "texts/said.txt").read_text() == "said in 1.1"
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_jobs_that_need_a_package_at_once_install_it_once(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock.write_text(_wheel(lock.parent, "1.0"))
+    installed = []
+    install = fetch.run
+    monkeypatch.setattr(fetch, "run", lambda *what: (installed.append(what), install(*what)))
+    with ThreadPoolExecutor(4) as jobs:
+        folders = set(jobs.map(fetch.package, ["texts"] * 4))
+    assert len(folders) == len(installed) == 1
+    assert (folders.pop() / "texts/said.txt").is_file()
 
 
 @pytest.mark.usefixtures("empty_cache")

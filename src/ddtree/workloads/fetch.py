@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import sys
 import urllib.request
@@ -57,7 +58,7 @@ def web_file(url: str, name: str) -> Path:
     path = CACHE / "web" / name
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{name}.part")
+        part = path.with_name(f".{name}.{os.getpid()}.part")
         try:
             with urllib.request.urlopen(url, timeout=60) as answer, part.open("wb") as file:
                 shutil.copyfileobj(answer, file)
