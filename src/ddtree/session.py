@@ -161,6 +161,7 @@ class Session:
             provenance={
                 **self.origin,
                 "server_log": str(server.log),
+                "start_s": self.starts[-1].seconds,
                 "before": before,
                 "after": provenance.moment(self.layout, cell.server),
             },

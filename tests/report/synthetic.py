@@ -391,6 +391,7 @@ def _cell(
             "engine": {"python": "3.11.0", "torch": "2.13.0"},
             "machine": {"cpu": f"Imaginary CPU {HOSTILE}", "cores_usable": 2, "memory_gib": 8.0, "os": "Linux"},
             "gpus": [],
+            "start_s": 4.5,
             "before": {"load_average": [rng.random(), 0.5, 0.5]},
         },
         runs=runs,

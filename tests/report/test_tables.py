@@ -114,6 +114,12 @@ def test_each_failure_is_listed_once_with_its_reason(exact: dict[str, pd.DataFra
     assert states["ddtree-b7"] == "measured"
 
 
+def test_a_servers_start_is_known_from_its_cells(exact: dict[str, pd.DataFrame]) -> None:
+    arms = exact["arms"]
+    assert (arms[arms["cells_measured"] > 0]["start_s"] == 4.5).all()
+    assert arms[arms["cells_measured"] == 0]["start_s"].isna().all()
+
+
 def test_every_row_with_a_measured_number_names_existing_files(exact: dict[str, pd.DataFrame]) -> None:
     for name in (
         "requests",

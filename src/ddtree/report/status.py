@@ -34,13 +34,20 @@ def arms(results: Results) -> pd.DataFrame:
                 "cells_measured": measured,
                 "cells_planned": planned,
                 "starts": len(manifest.starts) if manifest else 0,
-                "start_s": next((s.seconds for s in manifest.starts if s.ready), None) if manifest else None,
+                "start_s": _start_seconds(results, server),
                 "category": reasons[0].category if reasons else "",
                 "detail": reasons[0].detail if reasons else "",
                 "path": path,
             }
         )
     return pd.DataFrame(rows).astype({"budget": "Int64"})
+
+
+def _start_seconds(results: Results, server: str) -> float | None:
+    """As its first cell recorded it: a manifest knows only the starts of the last run."""
+    cell = next((cell for (s, _, _), (_, cell) in results.cells.items() if s == server), None)
+    seconds = cell.provenance.get("start_s") if cell else None
+    return float(seconds) if isinstance(seconds, int | float) else None
 
 
 def settings(results: Results) -> pd.DataFrame:
