@@ -1,4 +1,7 @@
-"""config.json of a Llama- or Qwen3-type decoder, reduced to what the forward pass needs; the rest is refused."""
+"""config.json of a Llama-, Qwen3- or Qwen3-Next-type decoder, reduced to what the forward pass needs.
+
+The rest is refused.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
+DENSE = ("llama", "mistral", "qwen2", "qwen3")
+HYBRID = "qwen3_next"
+
+
+@dataclass(frozen=True)
+class Hybrid:
+    """What a decoder has whose layers are partly Gated DeltaNets: recurrent state in place of keys and values."""
+
+    attends: tuple[bool, ...]  # per layer: whether it is one of attention
+    rotary: int  # leading dimensions of a head that carry its position
+    k_heads: int
+    v_heads: int
+    k_dim: int
+    v_dim: int
+    kernel: int  # of the causal convolution over queries, keys and values
+
+    @property
+    def channels(self) -> int:
+        """Columns that the convolution runs over: queries, keys, values."""
+        return 2 * self.k_heads * self.k_dim + self.v_heads * self.v_dim
 
 
 @dataclass(frozen=True)
@@ -24,6 +46,25 @@ class ModelConfig:
     max_positions: int
     tied: bool
     eos: frozenset[int]
+    hybrid: Hybrid | None = None
+
+    @property
+    def rotary(self) -> int:
+        return self.hybrid.rotary if self.hybrid else self.head_dim
+
+    @property
+    def norm_offset(self) -> float:
+        """Qwen3-Next stores the weights of its RMS norms minus one."""
+        return 1.0 if self.hybrid else 0.0
+
+    @property
+    def attention_layers(self) -> int:
+        return sum(self.hybrid.attends) if self.hybrid else self.layers
+
+    def slots(self) -> list[int]:
+        """Per layer its place among the layers of its kind, which is where a cache keeps what belongs to it."""
+        kinds = self.hybrid.attends if self.hybrid else (True,) * self.layers
+        return [kinds[:i].count(kind) for i, kind in enumerate(kinds)]
 
     @property
     def group(self) -> int:
@@ -62,6 +103,7 @@ def parse(raw: dict[str, Any], path: Path) -> ModelConfig:
             max_positions=int(raw["max_position_embeddings"]),
             tied=bool(raw.get("tie_word_embeddings", False)),
             eos=_token_ids(raw.get("eos_token_id")),
+            hybrid=_hybrid(raw, path) if raw["model_type"] == HYBRID else None,
         )
     except KeyError as error:
         raise ValueError(f"{path}: key {error.args[0]} is missing") from None
@@ -80,15 +122,15 @@ def _refuse_unsupported(raw: dict[str, Any], path: Path) -> None:
     def refuse(key: str, allowed: str) -> None:
         raise ValueError(f"{path}: {key} = {raw.get(key)!r} is not supported (allowed: {allowed})")
 
-    if raw.get("model_type") not in ARCHITECTURES:
-        refuse("model_type", ", ".join(ARCHITECTURES))
+    if raw.get("model_type") not in (*DENSE, HYBRID):
+        refuse("model_type", ", ".join((*DENSE, HYBRID)))
     for key in ("rope_scaling", "rope_parameters"):
         scaling = raw.get(key) or {}
         if scaling.get("rope_type", scaling.get("type", "default")) != "default":
             refuse(key, "no scaling")
     if raw.get("hidden_act", "silu") != "silu":
         refuse("hidden_act", "silu")
-    if raw.get("partial_rotary_factor", 1.0) != 1.0:
+    if raw["model_type"] != HYBRID and raw.get("partial_rotary_factor", 1.0) != 1.0:
         refuse("partial_rotary_factor", "1.0")
     if raw.get("quantization_config"):
         refuse("quantization_config", "unquantised weights")
@@ -97,10 +139,33 @@ def _refuse_unsupported(raw: dict[str, Any], path: Path) -> None:
             refuse(key, "dense layers")
 
 
+def _hybrid(raw: dict[str, Any], path: Path) -> Hybrid:
+    layers = raw["num_hidden_layers"]
+    kinds = raw.get("layer_types") or [
+        "linear_attention" if (i + 1) % raw.get("full_attention_interval", 4) else "full_attention"
+        for i in range(layers)
+    ]
+    if len(kinds) != layers:
+        raise ValueError(f"{path}: layer_types names {len(kinds)} layers, num_hidden_layers {layers}")
+    found = Hybrid(
+        attends=tuple(kind == "full_attention" for kind in kinds),
+        rotary=int(raw["head_dim"] * raw.get("partial_rotary_factor", 0.25)),
+        k_heads=int(raw["linear_num_key_heads"]),
+        v_heads=int(raw["linear_num_value_heads"]),
+        k_dim=int(raw["linear_key_head_dim"]),
+        v_dim=int(raw["linear_value_head_dim"]),
+        kernel=int(raw["linear_conv_kernel_dim"]),
+    )
+    if found.v_heads % found.k_heads:
+        raise ValueError(f"{path}: linear_num_value_heads must be a multiple of linear_num_key_heads")
+    return found
+
+
 def refuse_sliding_window(raw: dict[str, Any], path: Path) -> None:
-    """ValueError when a target's layers do not all attend to the whole context."""
-    if set(raw.get("layer_types") or ()) - {"full_attention"}:
-        raise ValueError(f"{path}: layer_types other than full_attention are not supported in a target")
+    """ValueError when a target has layers of attention that do not see the whole context."""
+    known = {"full_attention"} | ({"linear_attention"} if raw["model_type"] == HYBRID else set())
+    if set(raw.get("layer_types") or ()) - known:
+        raise ValueError(f"{path}: layer_types other than {', '.join(sorted(known))} are not supported in this target")
     if raw.get("sliding_window") and raw.get("use_sliding_window", True):
         raise ValueError(
             f"{path}: sliding_window = {raw['sliding_window']} is not supported in a target (allowed: null)"

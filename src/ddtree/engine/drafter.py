@@ -62,6 +62,8 @@ class Drafter:
         raw = configs.read_json(path)
         self.config = configs.parse(raw, path)
         c, t = self.config, target.config
+        if c.hybrid:
+            raise ValueError(f"{path}: model_type {raw['model_type']} is not supported in a drafter")
         self.block, self.taps, self.mask_id = _dflash_keys(raw, path, t)
         for key, mine, its in (("hidden_size", c.hidden, t.hidden), ("vocab_size", c.vocab, t.vocab)):
             if mine != its:

@@ -10,10 +10,11 @@ from dataclasses import asdict
 import torch
 
 from ddtree.engine.api import Counters, GenRequest, Progress, Settings
+from ddtree.engine.cache import Span
 from ddtree.engine.decoders import MAX_WIDTH, check, make_decoder
 from ddtree.engine.sampling import chooser
 from ddtree.engine.sequence import Sequence
-from ddtree.engine.target import Span, Target
+from ddtree.engine.target import Target
 from ddtree.tree import chain, walk
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

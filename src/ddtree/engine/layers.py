@@ -6,41 +6,73 @@ Activations are ragged: [rows, hidden], the rows of all requests one after anoth
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
+from ddtree.engine.cache import Batch
 from ddtree.engine.config import ModelConfig
 from ddtree.engine.linear import Linear, make_linear
 from ddtree.engine.weights import Checkpoint
 
 
 @dataclass(frozen=True)
-class Layer:
+class Block:
+    """What follows the mixing of rows in every kind of layer."""
+
     input_norm: torch.Tensor
-    qkv: Linear
-    q_norm: torch.Tensor | None
-    k_norm: torch.Tensor | None
     out: Linear
     post_norm: torch.Tensor
     gate_up: Linear
     down: Linear
 
+    @staticmethod
+    def parts(weights: Checkpoint, prefix: str, out: str, mixed: int, config: ModelConfig) -> dict[str, Any]:
+        """The fields of a Block, from the layer `prefix`, whose projection `out` takes `mixed` columns."""
+        c, mlp = config, f"{prefix}mlp."
+        return {
+            "input_norm": weights.take(f"{prefix}input_layernorm.weight", c.hidden) + c.norm_offset,
+            "out": make_linear(*weights.stack([prefix + out], [c.hidden], mixed)),
+            "post_norm": weights.take(f"{prefix}post_attention_layernorm.weight", c.hidden) + c.norm_offset,
+            "gate_up": make_linear(
+                *weights.stack([f"{mlp}gate_proj", f"{mlp}up_proj"], [c.intermediate] * 2, c.hidden)
+            ),
+            "down": make_linear(*weights.stack([f"{mlp}down_proj"], [c.hidden], c.intermediate)),
+        }
+
+    def mix(self, x: torch.Tensor, batch: Batch, slot: int, config: ModelConfig) -> torch.Tensor:
+        """What the rows of x [rows, hidden] learn from those before them, [rows, mixed]; writes place `slot` of the
+        caches."""
+        raise NotImplementedError
+
+    def finish(self, x: torch.Tensor, mixed: torch.Tensor, config: ModelConfig) -> torch.Tensor:
+        """Residual stream x [rows, hidden] plus the projection of what was mixed, then plus the MLP's output."""
+        x = x + self.out(mixed)
+        gate, up = self.gate_up(rms_norm(x, self.post_norm, config.eps)).chunk(2, -1)
+        return x + self.down(F.silu(gate) * up)
+
+
+@dataclass(frozen=True)
+class Layer(Block):
+    qkv: Linear
+    q_norm: torch.Tensor | None
+    k_norm: torch.Tensor | None
+
     @classmethod
     def load(cls, weights: Checkpoint, prefix: str, config: ModelConfig) -> Layer:
-        c, attention, mlp = config, f"{prefix}self_attn.", f"{prefix}mlp."
+        c, attention = config, f"{prefix}self_attn."
         heads = [c.heads * c.head_dim, c.kv_heads * c.head_dim, c.kv_heads * c.head_dim]
         normed = f"{attention}q_norm.weight" in weights
         return cls(
-            input_norm=weights.take(f"{prefix}input_layernorm.weight", c.hidden),
+            **cls.parts(weights, prefix, "self_attn.o_proj", heads[0], c),
             qkv=make_linear(*weights.stack([f"{attention}{x}_proj" for x in "qkv"], heads, c.hidden)),
             q_norm=weights.take(f"{attention}q_norm.weight", c.head_dim) if normed else None,
             k_norm=weights.take(f"{attention}k_norm.weight", c.head_dim) if normed else None,
-            out=make_linear(*weights.stack([f"{attention}o_proj"], [c.hidden], heads[0])),
-            post_norm=weights.take(f"{prefix}post_attention_layernorm.weight", c.hidden),
-            gate_up=make_linear(*weights.stack([f"{mlp}gate_proj", f"{mlp}up_proj"], [c.intermediate] * 2, c.hidden)),
-            down=make_linear(*weights.stack([f"{mlp}down_proj"], [c.hidden], c.intermediate)),
         )
+
+    def mix(self, x: torch.Tensor, batch: Batch, slot: int, config: ModelConfig) -> torch.Tensor:
+        return attention(batch, slot, *self.project(x, batch.rope, config))
 
     def project(
         self, x: torch.Tensor, rope: tuple[torch.Tensor, torch.Tensor], config: ModelConfig
@@ -56,11 +88,16 @@ class Layer:
         q, k = rotate(qk, *rope).split([c.heads, c.kv_heads], 1)
         return q, k, v
 
-    def finish(self, x: torch.Tensor, attended: torch.Tensor, config: ModelConfig) -> torch.Tensor:
-        """Residual stream x [rows, hidden] plus attention's output [rows, heads * d], then plus the MLP's."""
-        x = x + self.out(attended)
-        gate, up = self.gate_up(rms_norm(x, self.post_norm, config.eps)).chunk(2, -1)
-        return x + self.down(F.silu(gate) * up)
+
+def attention(batch: Batch, slot: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """q [rows, heads, d] over its own span's cached rows and k, v, which are written to the cache."""
+    sizes = list(batch.sizes)
+    parts = zip(batch.spans, batch.biases, q.split(sizes), k.split(sizes), v.split(sizes), strict=True)
+    attended = [
+        attend(q_, *span.cache.write(slot, k_, v_), bias, causal=span.cache.length == 0 and bias is None)
+        for span, bias, q_, k_, v_ in parts
+    ]
+    return attended[0] if len(attended) == 1 else torch.cat(attended)
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -71,7 +108,7 @@ class Rope:
     """Rotary positions (the half-split form that Hugging Face checkpoints use), tabulated for `positions` positions."""
 
     def __init__(self, config: ModelConfig, positions: int, dtype: torch.dtype, device: torch.device) -> None:
-        exponent = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
+        exponent = torch.arange(0, config.rotary, 2, dtype=torch.float32) / config.rotary
         angle = torch.outer(torch.arange(positions, dtype=torch.float32), config.rope_theta**-exponent)
         self._cos = torch.cat([angle.cos(), angle.cos()], -1).to(device, dtype)
         self._sin = torch.cat([-angle.sin(), angle.sin()], -1).to(device, dtype)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import torch
 
 from ddtree.engine.api import Counters, GenRequest
+from ddtree.engine.cache import KVCache
 from ddtree.engine.drafter import DraftContext
 from ddtree.engine.lookup import NgramIndex
 from ddtree.engine.shadow import Shadow
-from ddtree.engine.target import KVCache
 from ddtree.tree import Tree, Walk
 
 

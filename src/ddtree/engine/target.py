@@ -3,57 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from ddtree.engine import config as configs
-from ddtree.engine.layers import Layer, Rope, attend, rms_norm
+from ddtree.engine import hybrid
+from ddtree.engine.cache import Batch, KVCache, Span
+from ddtree.engine.layers import Rope, rms_norm
 from ddtree.engine.linear import make_linear
 from ddtree.engine.weights import Checkpoint
-from ddtree.tree import Tree, is_chain, moves, visibility
-
-
-class KVCache:
-    """Keys and values of one request, preallocated: [layers, kv_heads, capacity, d]. `length` rows are committed."""
-
-    def __init__(self, config: configs.ModelConfig, capacity: int, dtype: torch.dtype, device: torch.device) -> None:
-        shape = (config.layers, config.kv_heads, capacity, config.head_dim)
-        self.k = torch.empty(shape, dtype=dtype, device=device)
-        self.v = torch.empty(shape, dtype=dtype, device=device)
-        self.length = 0
-
-    def write(self, layer: int, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Put k, v [rows, kv_heads, d] after the committed rows; return all keys and values up to there."""
-        end = self.length + len(k)
-        keys, values = self.k[layer, :, :end], self.v[layer, :, :end]
-        keys[:, self.length :] = k.transpose(0, 1)
-        values[:, self.length :] = v.transpose(0, 1)
-        return keys, values
-
-    def commit(self, path: list[int]) -> None:
-        """Keep the accepted nodes of the block written last; only rows that are out of place move."""
-        first, sources = moves(path)
-        if sources:
-            rows = torch.tensor(sources, device=self.k.device) + self.length
-            start, end = self.length + first, self.length + len(path)
-            self.k[:, :, start:end] = self.k[:, :, rows]
-            self.v[:, :, start:end] = self.v[:, :, rows]
-        self.length += len(path)
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The rows of one request in a ragged batch: a block of tokens that follows its cache's committed rows."""
-
-    cache: KVCache
-    tree: Tree  # a prompt is a chain
-    logits_from: int  # first row whose logits are wanted
+from ddtree.tree import is_chain, visibility
 
 
 class Target:
-    """Llama, Mistral, Qwen2 and Qwen3 dense decoders."""
+    """Llama, Mistral, Qwen2, Qwen3 and Qwen3-Next decoders with dense MLPs."""
 
     def __init__(self, folder: Path, positions: int, dtype: torch.dtype, device: torch.device) -> None:
         """Load `folder`; ValueError, one line, for a model that this forward pass would get wrong.
@@ -68,14 +32,16 @@ class Target:
         self.dtype, self.device = dtype, device
         c, weights = self.config, Checkpoint(folder, dtype, device)
         self.embedding = weights.take("model.embed_tokens.weight", c.vocab, c.hidden)
-        self.layers = [Layer.load(weights, f"model.layers.{i}.", c) for i in range(c.layers)]
-        self.norm = weights.take("model.norm.weight", c.hidden)
+        self.layers = [hybrid.layer_kind(c, i).load(weights, f"model.layers.{i}.", c) for i in range(c.layers)]
+        self.slots = c.slots()
+        self.norm = weights.take("model.norm.weight", c.hidden) + c.norm_offset
         self.head = make_linear(self.embedding if c.tied else weights.take("lm_head.weight", c.vocab, c.hidden))
         weights.expect_all_used("lm_head.weight")
         self.rope = Rope(c, positions, dtype, device)
 
     def new_cache(self, capacity: int) -> KVCache:
-        return KVCache(self.config, capacity, self.dtype, self.device)
+        kind = hybrid.HybridCache if self.config.hybrid else KVCache
+        return kind(self.config, capacity, self.dtype, self.device)
 
     def forward(self, spans: Sequence[Span], taps: Sequence[int] = ()) -> tuple[torch.Tensor, torch.Tensor | None]:
         """`hidden`, with logits [n, vocab] in place of the rows that they are made of."""
@@ -99,17 +65,11 @@ class Target:
         ids = torch.tensor([token for span in spans for token in span.tree.tokens], device=self.device)
         positions = [position for span in spans for position in self._positions(span)]
         rope = self.rope.at(torch.tensor(positions, device=self.device))
-        biases = [self._bias(span) for span in spans]
+        batch = Batch(spans, sizes, [self._bias(span) for span in spans], rope)
         x = self.embedding[ids]
         features = x.new_empty(len(ids), len(taps), c.hidden) if taps else None
         for i, layer in enumerate(self.layers):
-            q, k, v = layer.project(x, rope, c)
-            parts = zip(spans, biases, q.split(sizes), k.split(sizes), v.split(sizes), strict=True)
-            attended = [
-                attend(q_, *span.cache.write(i, k_, v_), bias, causal=span.cache.length == 0 and bias is None)
-                for span, bias, q_, k_, v_ in parts
-            ]
-            x = layer.finish(x, attended[0] if len(attended) == 1 else torch.cat(attended), c)
+            x = layer.finish(x, layer.mix(x, batch, self.slots[i], c), c)
             if features is not None and i in taps:
                 features[:, taps.index(i)] = x
         wanted = [rows[span.logits_from :] for span, rows in zip(spans, x.split(sizes), strict=True)]
