@@ -18,7 +18,7 @@ PLANS = {
 
 
 class Files:
-    target, drafter = Path("/models/target"), Path("/models/drafter")
+    target, drafter = Path("/models/target"), ROOT / "assets" / "smollm2-135m-dflash"
 
 
 def read(name: str) -> Plan:

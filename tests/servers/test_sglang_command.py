@@ -102,7 +102,15 @@ def test_the_help_of_argparse_is_read() -> None:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"method": "ddtree", "budget": 7}, "method ddtree is not available in released SGLang"),
+        ({"method": "ddtree", "budget": 7}, "method ddtree needs engine_version 0.5.16"),
+        (
+            {"method": "ddtree", "budget": 7, "engine_version": "0.5.16"},
+            "method ddtree needs attention_backend fa3 or triton",
+        ),
+        (
+            {"method": "ddtree", "budget": 7, "engine_version": "0.5.16", "attention_backend": "fa3", "topk": 64},
+            "topk 64; allowed in engine sglang: 1 to 32",
+        ),
         ({"engine_version": "0.4.0"}, "engine_version 0.4.0 is unknown; allowed: 0.5.16, 0.5.23"),
         ({"dtype": "float32"}, "device cuda in dtype bfloat16"),
         ({"threads": 4}, "threads does not belong to engine sglang"),
@@ -149,3 +157,55 @@ def test_the_schedulers_view_wins_and_the_log_adds_the_drafters() -> None:
 def test_only_what_can_be_compared_is_compared() -> None:
     info = {"a": 1, "b": "bfloat16", "c": {"x": 1}}
     assert comparable({"a": 2, "b": "auto", "c": '{"x": 1}', "d": 5}, info) == {"a": 2}
+
+
+DRAFTER = Files(Path("/models/target"), ROOT / "assets" / "smollm2-135m-dflash")
+
+
+def trees(folder: Path, **keys: object) -> Command:
+    given = {
+        "engine": "sglang",
+        "engine_version": "0.5.16",
+        "model": "m",
+        "method": "ddtree",
+        "attention_backend": "fa3",
+    }
+    server = Server.model_validate(given | keys)
+    return launch.command("arm", server, DRAFTER, fake_sglang(folder, "good"), 18500, "0123abcd")
+
+
+def test_a_tree_is_as_wide_as_its_budget_and_must_say_so(tmp_path: Path, lease_dir: Path) -> None:
+    made = trees(tmp_path, budget=31, topk=4, draft_window=2048)
+    assert value(made.argv, "--speculative-algorithm") == "DDTREE"
+    assert value(made.argv, "--speculative-num-draft-tokens") == "32"
+    assert value(made.argv, "--speculative-eagle-topk") == "4"
+    assert made.asked["ddtree"] == {
+        "budget": 31, "topk": 4, "block_size": 16, "rows": 32, "draft_window": 2048, "shadow": False,
+    }  # fmt: skip
+    assert made.asked["effective_draft_window"] == 2048
+
+
+def test_small_trees_and_one_candidate_keep_sglangs_widths(tmp_path: Path, lease_dir: Path) -> None:
+    made = trees(tmp_path, budget=8, topk=1)
+    assert value(made.argv, "--speculative-num-draft-tokens") == "16"
+    assert value(made.argv, "--speculative-eagle-topk") == "2"
+    assert made.environment == {
+        "SGLANG_DDTREE_BUDGET": "8", "SGLANG_DDTREE_TOPK": "1", "SGLANG_DDTREE_SHADOW": "0",
+    }  # fmt: skip
+
+
+def test_shadow_trees_leave_the_chain_to_be_verified(tmp_path: Path, lease_dir: Path) -> None:
+    made = trees(tmp_path, budget=63, shadow=True)
+    assert value(made.argv, "--speculative-num-draft-tokens") == "16"
+    assert made.environment["SGLANG_DDTREE_BUDGET"] == "63"
+    assert made.environment["SGLANG_DDTREE_SHADOW"] == "1"
+
+
+def test_a_drafter_without_a_block_size_is_named(tmp_path: Path, lease_dir: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    server = Server.model_validate({
+        "engine": "sglang", "engine_version": "0.5.16", "model": "m", "method": "ddtree", "attention_backend": "fa3",
+        "budget": 15,
+    })  # fmt: skip
+    with pytest.raises(ValueError, match=r"config.json: tells no block_size"):
+        launch.command("arm", server, Files(Path("/t"), tmp_path), fake_sglang(tmp_path, "good"), 18500, "x")

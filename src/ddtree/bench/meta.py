@@ -48,7 +48,14 @@ def _sglang(meta: Mapping[str, object]) -> Speculation:
         first_tokens=first,
         histogram=histogram,
         verified_nodes=steps + _number(meta, "spec_num_proposed_drafts"),
+        shadow_histogram=_shadow(meta),
     )
+
+
+def _shadow(meta: Mapping[str, object]) -> list[int] | None:
+    """The plugin counts shadow trees where DSPARK counts caps: steps by accepted drafts + 1, undecided ones at 0."""
+    given = meta.get("spec_cap_lens_histogram")
+    return [int(steps) for steps in given[1:]] if isinstance(given, list) else None
 
 
 def _shorten_last(histogram: list[int], cut: int) -> None:

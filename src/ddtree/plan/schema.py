@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ddtree.redaction import is_secret
+from ddtree.sglang_plugin.compat import RELEASES
+from ddtree.sglang_plugin.config import BACKENDS, MAX_TOPK
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=60)]
 Method = Literal["autoregressive", "prompt_lookup", "dflash", "ddtree"]
@@ -23,6 +25,7 @@ METHOD_KEYS: dict[str, frozenset[Method]] = {
 }
 
 SGLANG_RELEASES = ("0.5.16", "0.5.23")  # that have a lock (envs/sglang-<release>) and a flag table; the newest last
+PLUGIN_RELEASES = tuple(RELEASES)  # in which method ddtree exists, through ddtree.sglang_plugin
 SGLANG_DEFAULTS: dict[str, object] = {
     "engine_version": SGLANG_RELEASES[-1],
     "device": "cuda",
@@ -120,10 +123,6 @@ class Server(Strict):
             if getattr(self, key) is not None:
                 raise ValueError(f"{key} does not belong to engine {self.engine}")
         if self.engine == "sglang":
-            if self.method == "ddtree":
-                raise ValueError(
-                    "method ddtree is not available in released SGLang; allowed: autoregressive, prompt_lookup, dflash"
-                )
             if self.engine_version not in SGLANG_RELEASES:
                 raise ValueError(
                     f"engine_version {self.engine_version} is unknown; allowed: {', '.join(SGLANG_RELEASES)}"
@@ -133,7 +132,18 @@ class Server(Strict):
                     raise ValueError(f"{key}: {named[0]} is a secret; plans are published, leave it out")
             if self.device != "cuda" or self.dtype != "bfloat16":
                 raise ValueError("engine sglang runs on device cuda in dtype bfloat16")
+            if self.method == "ddtree":
+                self._fits_plugin()
         return self
+
+    def _fits_plugin(self) -> None:
+        """What ddtree.sglang_plugin supports."""
+        if self.engine_version not in PLUGIN_RELEASES:
+            raise ValueError(f"method ddtree needs engine_version {' or '.join(PLUGIN_RELEASES)}")
+        if self.attention_backend not in BACKENDS:
+            raise ValueError(f"method ddtree needs attention_backend {' or '.join(BACKENDS)}")
+        if self.topk is not None and self.topk > MAX_TOPK:
+            raise ValueError(f"topk {self.topk}; allowed in engine sglang: 1 to {MAX_TOPK}")
 
     @model_validator(mode="after")
     def _keys_fit_method(self) -> Server:

@@ -21,3 +21,4 @@ class Command:
     argv: list[str]
     asked: dict[str, object]  # what /server_info must say, by its own keys
     also: dict[str, object] = field(default_factory=dict)  # the same for flags whose report may have another shape
+    environment: dict[str, str] = field(default_factory=dict)  # variables that the engine reads as settings

@@ -104,7 +104,7 @@ def start(
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=launch.environment(nonce, held.gpus, server.environment),
+                env=launch.environment(nonce, held.gpus, (server.environment or {}) | command.environment),
                 pass_fds=held.fds,
                 start_new_session=True,
             )

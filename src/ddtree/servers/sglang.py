@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 from ddtree.bench.records import Reason
 from ddtree.plan.schema import FlagValue, Server
-from ddtree.servers import sglang_flags
+from ddtree.servers import sglang_flags, sglang_trees
 from ddtree.servers.command import Command, Files
 from ddtree.servers.identity import ServerFailed
+from ddtree.sglang_plugin import config
 
 PORTS = 10  # HTTP, NCCL, and torch.distributed's with the seven that SGLang derives from it
-ALGORITHMS = {"autoregressive": None, "prompt_lookup": "NGRAM", "dflash": "DFLASH"}
+ALGORITHMS = {"autoregressive": None, "prompt_lookup": "NGRAM", "dflash": "DFLASH", "ddtree": config.NAME}
 # These identify the server or decide what is compared with what: `extra_args` must not bend them.
 OURS = frozenset({
     "model-path", "host", "port", "nccl-port", "dist-init-addr", "served-model-name", "random-seed", "device", "dtype",
     "tp-size", "context-length", "max-running-requests", "speculative-algorithm", "speculative-draft-model-path",
-    "speculative-num-draft-tokens", "speculative-draft-window-size", "attention-backend", "cuda-graph-max-bs-decode",
-    "max-total-tokens", "config",
+    "speculative-num-draft-tokens", "speculative-eagle-topk", "speculative-draft-window-size", "attention-backend",
+    "cuda-graph-max-bs-decode", "max-total-tokens", "config",
 })  # fmt: skip
 
 
@@ -28,6 +31,9 @@ def command(name: str, server: Server, files: Files, python: Path, port: int, no
     the drafter that the method needs.
     """
     settings = _settings(name, server, files)
+    trees = sglang_trees.trees(server, settings["speculative_draft_model_path"]) if server.method == "ddtree" else None
+    if trees:
+        settings |= sglang_trees.flags(trees)
     own = {
         "host": "127.0.0.1",
         "port": port,
@@ -45,12 +51,17 @@ def command(name: str, server: Server, files: Files, python: Path, port: int, no
     if problem := sglang_flags.unknown(flags, release, python, server.environment or {}):
         raise _bad(name, problem)
     also: dict[str, object] = {flag.replace("-", "_"): value for flag, value in (server.extra_args or {}).items()}
-    return Command([str(python), "-m", "sglang.launch_server", *words], _asked(server, own, settings), also)
+    return Command(
+        [str(python), "-m", "sglang.launch_server", *words],
+        _asked(server, own, settings, trees),
+        also,
+        sglang_trees.environment(trees) if trees else {},
+    )
 
 
-def _settings(name: str, server: Server, files: Files) -> dict[str, object]:
+def _settings(name: str, server: Server, files: Files) -> dict[str, Any]:
     """Values of SGLang's own options, by their names in /server_info; None leaves an option to SGLang."""
-    settings: dict[str, object] = {
+    settings: dict[str, Any] = {
         "model_path": str(Path(files.target).resolve()),
         "device": server.device,
         "dtype": server.dtype,
@@ -73,7 +84,9 @@ def _settings(name: str, server: Server, files: Files) -> dict[str, object]:
     return settings
 
 
-def _asked(server: Server, own: dict[str, object], settings: dict[str, object]) -> dict[str, object]:
+def _asked(
+    server: Server, own: dict[str, object], settings: dict[str, object], trees: config.Config | None
+) -> dict[str, object]:
     """What `sglang_info.observed` must show. None means that the setting must be off."""
     asked = {key: value for key, value in settings.items() if value is not None}
     asked |= {
@@ -88,10 +101,14 @@ def _asked(server: Server, own: dict[str, object], settings: dict[str, object]) 
         asked["effective_cuda_graph_max_bs"] = server.cuda_graph_max_bs
     if server.max_total_tokens:
         asked["effective_kv_tokens"] = server.max_total_tokens
-    if server.method == "dflash":
+    if server.needs_drafter:
         # Only the log tells what the draft worker took over (a window has been dropped silently before).
         asked |= {"speculative_draft_window_size": server.draft_window, "effective_draft_window": server.draft_window}
-        asked |= {"speculative_num_steps": 1, "speculative_eagle_topk": 1}
+        asked["speculative_num_steps"] = 1
+        if trees:
+            asked |= {"effective_block_size": trees.block_size, "ddtree": dataclasses.asdict(trees)}
+        else:
+            asked["speculative_eagle_topk"] = 1
         if server.draft_tokens:
             asked["effective_block_size"] = server.draft_tokens + 1
     return asked
