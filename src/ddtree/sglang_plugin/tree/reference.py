@@ -1,6 +1,6 @@
 """The device steps in plain PyTorch: what the Triton kernels must equal, and what runs where Triton does not.
 
-Shapes and contracts: see the package. No step waits for the device, so that each could be captured in a CUDA graph.
+Shapes and contracts: see the package. Only `sample_rows` and `move_rows` wait for the device.
 """
 
 from __future__ import annotations
@@ -92,21 +92,19 @@ def sample_rows(logits: torch.Tensor, temperatures: torch.Tensor, seed: torch.Te
 
 
 def walk(trees: Trees, choices: torch.Tensor, out: Walks) -> None:
-    every = torch.arange(len(choices), device=choices.device)
     node, length = torch.zeros_like(out.bonus), torch.ones_like(out.lengths)
     walking = torch.ones_like(out.bonus, dtype=torch.bool)
     out.nodes.zero_()
-    out.tokens.zero_()
     for depth in range(1, out.nodes.shape[1]):
-        child = _child(trees, node, choices[every, node])
+        child = _child(trees, node, choices.gather(1, node.unsqueeze(1))[:, 0])
         walking = walking & (child >= 0)
         node = torch.where(walking, child, node)
         out.nodes[:, depth] = torch.where(walking, node, 0)
-        out.tokens[:, depth - 1] = torch.where(walking, trees.tokens[every, node], 0)
         length = length + walking
     out.lengths.copy_(length)
-    out.bonus.copy_(choices[every, node])
-    out.tokens[every, out.lengths.long() - 1] = out.bonus
+    out.bonus.copy_(choices.gather(1, node.unsqueeze(1))[:, 0])
+    emitted = torch.arange(out.nodes.shape[1], device=choices.device) < length.unsqueeze(1)
+    out.tokens.copy_(torch.where(emitted, choices.gather(1, out.nodes), 0))
 
 
 def reached(trees: Trees, known: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
