@@ -101,3 +101,21 @@ def test_choosing_among_equal_arms_flatters_the_choice_on_its_own_prompts_but_no
         held_out.append(chosen[chosen["metric"] == "e2e"]["ratio"].item())
     assert np.mean(naive) > 1.06
     assert abs(np.mean(held_out) - 1) < 0.04
+
+
+def test_a_tree_is_compared_with_the_chain_of_its_own_verify_width() -> None:
+    """The block's own chain is fast; a narrower one, as wide as the tree, is the fairer reference."""
+    seconds = np.linspace(1, 2, 8)
+    dflash = {"model": "m", "method": "dflash"}
+    the_plan = plan(
+        wide=dflash,
+        narrow={**dflash, "draft_tokens": 7},
+        windowed={**dflash, "draft_tokens": 7, "draft_window": 64},
+        tree={"model": "m", "method": "ddtree", "budget": 7, "topk": 4},
+    )
+    factors = {"ar": 4, "wide": 1.5, "narrow": 2, "windowed": 3, "tree": 1}
+    seen = pd.concat([answers(name, factor * seconds) for name, factor in factors.items()])
+    found = ratios.speedups(ratios.paired(seen, the_plan), the_plan, {})
+    row = found[(found["against"] == "width") & (found["metric"] == "e2e") & (found["category"] == "all")]
+    assert set(zip(row["server"], row["reference"], strict=True)) == {("tree", "narrow")}
+    assert list(row["ratio"]) == pytest.approx([2.0] * len(row))

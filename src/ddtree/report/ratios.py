@@ -29,7 +29,7 @@ _NOISE = ["kind", "server", "workload", "concurrency", "metric", "comparisons", 
 _FLOATS = dict.fromkeys(["ratio", "low", "high"], "float64")
 
 
-Pairs = Mapping[tuple[str, str, str], pd.DataFrame]  # (against, server, metric) -> one row per pair
+Pairs = Mapping[tuple[str, str, str, str], pd.DataFrame]  # (against, reference, server, metric) -> a row per pair
 Floors = Mapping[str, float]  # metric -> noise floor
 
 
@@ -37,13 +37,23 @@ def references(plan: Plan) -> dict[str, str]:
     return {"baseline": plan.baseline} | ({"chain": plan.chain} if plan.chain else {})
 
 
+def comparisons(plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """(against, reference, server). Besides `references`, against `width`: each tree against the chain of its model
+    that verifies as many tokens as it does, where the plan has one."""
+    for against, reference in references(plan).items():
+        yield from ((against, reference, server) for server in plan.servers if server != reference)
+    for server, tree in plan.servers.items():
+        if tree.method == "ddtree":
+            same = {"method": "dflash", "draft_tokens": tree.budget, "budget": None, "topk": None, "shadow": False}
+            chain = tree.model_copy(update=same)
+            yield from (("width", name, server) for name, other in plan.servers.items() if other == chain)
+
+
 def paired(requests: pd.DataFrame, plan: Plan) -> Pairs:
-    """Every server next to each reference."""
+    """Every server next to each of its references."""
     return {
-        (against, server, metric): _join(_good(requests, reference), _good(requests, server), metric)
-        for against, reference in references(plan).items()
-        for server in plan.servers
-        if server != reference
+        (against, reference, server, metric): _join(_good(requests, reference), _good(requests, server), metric)
+        for against, reference, server in comparisons(plan)
         for metric in TIMES
     }
 
@@ -56,13 +66,13 @@ def speedups(pairs: Pairs, plan: Plan, floors: Floors) -> pd.DataFrame:
             "server": server,
             "method": plan.servers[server].method,
             "against": against,
-            "reference": references(plan)[against],
+            "reference": reference,
             **where,
             "metric": metric,
             "workloads": group["workload"].nunique(),
             **_settled(_ratio(group), floors.get(metric, 0.0)),
         }
-        for (against, server, metric), frame in pairs.items()
+        for (against, reference, server, metric), frame in pairs.items()
         for where, group in _groups(frame)
     ]
     return pd.DataFrame(rows, columns=_SPEEDUP).astype({**_FLOATS, "more_prompts": "Int64"})
@@ -81,7 +91,7 @@ def best(pairs: Pairs, plan: Plan, floors: Floors) -> pd.DataFrame:
         for metric in TIMES:
             frames = {
                 server: frame
-                for (a, server, m), frame in pairs.items()
+                for (a, _, server, m), frame in pairs.items()
                 if (a, m) == (against, metric)
                 and (against == "baseline" or plan.servers[server].method == "ddtree")
                 and plan.servers[server] != plan.servers[reference]

@@ -52,7 +52,7 @@ def write(folder: Path, weights: Weights) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m ddtree.engine.train", description="Train the tiny hybrid target.")
     parser.add_argument("folder", type=Path, help="where the checkpoint goes, e.g. models/tiny-hybrid/target")
-    parser.add_argument("--steps", type=int, default=500, help="steps of training (default 500: about a minute)")
+    parser.add_argument("--steps", type=int, default=300, help="steps of training (default 300: about a minute)")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     began, generator = time.monotonic(), torch.Generator().manual_seed(args.seed)
