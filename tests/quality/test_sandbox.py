@@ -271,7 +271,6 @@ def f():
 
 
 def test_memory_that_outlives_a_process_cannot_be_had(box: Sandbox):
-    before = Path("/proc/sysvipc/shm").read_text()
     program = """
 import ctypes
 def f():
@@ -279,7 +278,6 @@ def f():
     return [libc.shmget(0, 1 << 20, 0o1600), libc.msgget(0, 0o1600), libc.semget(0, 1, 0o1600)]
 """
     assert judged(box, program, "assert candidate() == [-1, -1, -1]") == Outcome("passed")
-    assert Path("/proc/sysvipc/shm").read_text() == before
 
 
 def test_the_environment_of_the_program_s_owners_stays_theirs(box: Sandbox, monkeypatch: pytest.MonkeyPatch):
@@ -389,7 +387,11 @@ def test_resource_limits_alone_hold_when_they_are_explicitly_allowed():
     assert judged(box, "import os\ndef f(): os._exit(0)").ending == "error"
 
 
-def test_the_trial_notices_a_level_that_does_not_isolate():
+def test_the_trial_notices_a_level_that_does_not_isolate(monkeypatch: pytest.MonkeyPatch):
+    unfiltered = module.INSIDE.replace("            deny_calls()", "            pass")
+    assert unfiltered != module.INSIDE
+    monkeypatch.setattr(module, "INSIDE", unfiltered)
+
     class Leaky(Sandbox):
         def _command(self, folder: str) -> list[str]:
             return Sandbox("rlimits", self.hidden, self.limits, self.python)._command(folder)

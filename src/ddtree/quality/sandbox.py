@@ -10,15 +10,14 @@ Four levels, of which the first that really works here is taken:
 - `rlimits`: resource limits alone. The program can then reach the network and read what its user can, so this level
   is taken only when asked for by `allow_unisolated`.
 
-At every level the generated program runs in a process that cannot start others, apart from the tests (see inside.py);
-at the isolating ones the system call filter holds too, where it knows the processor.
+At every level the generated program runs in a process that cannot start others, apart from the tests (see inside.py),
+and the system call filter holds too, where it knows the processor.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
 import socket
 import subprocess
@@ -32,8 +31,6 @@ from pathlib import Path
 from typing import Literal
 
 import psutil
-
-from ddtree.quality.seal import AUDIT_ARCH
 
 Level = Literal["bubblewrap", "namespaces", "landlock", "rlimits"]
 Ending = Literal["passed", "failed", "error", "timeout"]
@@ -143,7 +140,6 @@ class Sandbox:
             "FSIZE": 0 if self.level == "rlimits" else self.limits.file_bytes,
             "NOFILE": self.limits.open_files,
             "readable": self._shown() if self.level == "landlock" else None,
-            "filtered": self.level == "landlock" or (self.level != "rlimits" and platform.machine() in AUDIT_ARCH),
         }
         inside = [str(self.python), "-I", "-S", "-c", INSIDE, json.dumps(limits)]
         if self.level == "bubblewrap":

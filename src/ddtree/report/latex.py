@@ -43,7 +43,7 @@ def write(plan: Plan, tables_dir: Path, out: Path) -> Path:
     (out / "data").mkdir(parents=True, exist_ok=True)
     context.macros.write(out / "data" / "macros.tex")
     target = out / "ddtree.tex"
-    target.write_text(document.dumps() + "\n")
+    target.write_text(document.dumps() + "\n", encoding="utf-8")
     return target
 
 
@@ -82,7 +82,7 @@ def compile(tex: Path, log: Path | None = None) -> Path:
     output = done.stdout.decode(errors="replace") + done.stderr.decode(errors="replace")
     if log is not None:
         log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(output)
+        log.write_text(output, encoding="utf-8")
     pdf = tex.with_suffix(".pdf")
     if done.returncode != 0 or not pdf.exists():
         raise CompileError(f"{tex}: LaTeX failed\n{decisive(output)}" + (f"\n(all of it: {log})" if log else ""))
