@@ -26,6 +26,9 @@ def write_atomically(path: Path, text: str) -> str:
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         aside.replace(path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from error  # a failed write does not know its file
     except BaseException:
         aside.unlink(missing_ok=True)
         raise

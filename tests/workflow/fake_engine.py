@@ -1,11 +1,15 @@
 """An engine without a model, for tests of the workflow: right surface, tokens from the prompt, faults on request.
 
 Runs as `fake_engine.py -m ddtree.engine --port N ...`. Faults are files in $DDTREE_TEST_FAULTS, removed when they have
-struck: `start.<server>` (its text is printed, then the process exits), `die.<server>.<k>` (die at the k-th request).
+struck: `start.<server>` (its text is printed, then the process exits; `sleep`: it never gets ready), `info.<server>`
+(JSON that /server_info says instead of the truth), `request.<server>.<k>` (what happens to the k-th request: `die`,
+`hang`, a status such as 500, `empty`, `done`, `cut`, `malformed`, `reset`).
 """
 
 import json
 import os
+import socket
+import struct
 import sys
 import threading
 import time
@@ -67,8 +71,9 @@ class Handler(BaseHTTPRequestHandler):
         global requests
         with lock:
             requests += 1
-            if strike(f"die.{self.info['served_model_name']}.{requests}") is not None:
-                os._exit(9)
+            trouble = strike(f"request.{self.info['served_model_name']}.{requests}")
+        if trouble is not None:
+            return self.fail(trouble, body["input_ids"])
         prompt, tokens = body["input_ids"], body["sampling_params"]["max_new_tokens"]
         if body.get("return_logprob"):
             scores = [[[-0.1, token, None], [-3.0, 0, None]] for token in prompt[body["logprob_start_len"] :]]
@@ -81,6 +86,22 @@ class Handler(BaseHTTPRequestHandler):
             event = {"text": "x" * made, "output_ids": ids[:made]}
             self.write(json.dumps(event | {"meta_info": meta(self.info, prompt, made, made == tokens)}))
         return self.write("[DONE]")
+
+    def fail(self, trouble: str, prompt: list[int]) -> None:
+        if trouble == "die":
+            os._exit(9)
+        if trouble == "hang":
+            time.sleep(600)
+        if trouble == "reset":  # closing with a zero linger sends RST
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            return self.connection.close()
+        self.send_response(int(trouble) if trouble.isdigit() else 200)
+        self.end_headers()
+        if trouble in ("cut", "malformed"):
+            event = {"text": "x", "output_ids": [11], "meta_info": meta(self.info, prompt, 1, False)}
+            self.write(json.dumps(event) if trouble == "cut" else '{"text": ')
+        if trouble in ("done", "malformed"):
+            self.write("[DONE]")
 
     def reply(self, content: dict[str, object]) -> None:
         self.send_response(200)
@@ -99,7 +120,10 @@ class Handler(BaseHTTPRequestHandler):
 def main() -> None:
     info = settings(sys.argv[1:]) | {"nonce": os.environ["DDTREE_NONCE"], "pid": os.getpid()}
     if (message := strike(f"start.{info['served_model_name']}")) is not None:
+        if message == "sleep":
+            time.sleep(600)
         sys.exit(message)
+    info |= json.loads(strike(f"info.{info['served_model_name']}") or "{}")
     Handler.info = info
     ThreadingHTTPServer(("127.0.0.1", int(str(info["port"]))), Handler).serve_forever()
 

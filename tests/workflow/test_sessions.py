@@ -61,7 +61,7 @@ def test_other_failing_starts_are_limited(requested: Bench, copy_of: Copy) -> No
 
 def test_a_server_that_dies_in_a_cell_is_started_again_and_the_cell_repeated(requested: Bench, copy_of: Copy) -> None:
     bench = copy_of(requested)
-    bench.fault("die.tree.5")
+    bench.fault("request.tree.5", "die")
     manifest = bench.run_session("tree")
     assert {status.status for status in manifest.cells.values()} == {"ok"}
     assert [start.ready for start in manifest.starts] == [True, True]
