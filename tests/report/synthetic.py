@@ -139,7 +139,9 @@ def write(root: Path, *, jitter: float = 0.0, arms: dict[str, Arm] | None = None
         elif server in arms:
             _write_server(the_plan, base, server, arms[server], jitter)
             _save(base / "quality" / "coding" / f"{server}.json", _coding(server))
-    _save(base / "quality" / "lossless.json", _lossless(list(arms)))
+    found = _lossless(list(arms))
+    here = [divergence for divergence in found.divergences if divergence.workload in the_plan.workloads]
+    _save(base / "quality" / "lossless.json", found.model_copy(update={"divergences": here}))
     return the_plan
 
 

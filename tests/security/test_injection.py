@@ -13,6 +13,8 @@ from ddtree.cells import seal
 from ddtree.plan.files import PlanError
 from ddtree.plan.load import load
 from ddtree.report import figures, latex
+from ddtree.report.results import BadResult
+from ddtree.report.results import load as load_results
 from report import synthetic
 
 SECRET = "TheSecretOfAnotherFile"
@@ -127,6 +129,33 @@ def test_no_text_of_any_result_file_is_obeyed(secret: Path, tmp_path: Path):
     for source in {*(tmp_path / "report").rglob("*.tex")} - {tmp_path / "report/data/macros.tex"}:
         own = re.sub(r"\\(input|includegraphics(\[[^]]*\])?)\{(data|figures)/[\w.-]+\}", "", source.read_text())
         assert not re.search(r"\\(input|write|csname|catcode)(?![A-Za-z])", own)
+
+
+NAMING = ["sessions/ddtree-b7 server"] + [
+    f"quality/{file} {key}" for file in ("coding/ddtree-b7", "lossless") for key in ("server", "workload")
+]
+
+
+@pytest.mark.parametrize("naming", NAMING)
+def test_a_result_file_brings_no_names_of_its_own(tmp_path: Path, naming: str):
+    plan = synthetic.write(tmp_path, only="short")
+    file, key = naming.split()
+    path = tmp_path / f"results/synthetic/{file}.json"
+    path.write_text(re.sub(rf'"{key}":"(?!all)[^"]*"', rf'"{key}":"}}\\\\input{{x}}"', path.read_text()))
+    with pytest.raises(BadResult, match=rf"{file}.json: {key}: .*input.* is not in the plan synthetic"):
+        synthetic.tables(tmp_path, plan)
+
+
+@pytest.mark.parametrize("key", ["server", "workload"])
+def test_a_cell_of_another_name_is_unusable_and_said_to_be(tmp_path: Path, key: str):
+    plan = synthetic.write(tmp_path, only="short")
+    path = tmp_path / "results/synthetic/cells/ddtree-b7/short/c1.json"
+    bad = json.loads(path.read_text()) | {key: r"}\input{x}"}
+    path.write_text(json.dumps(bad | {"sha256": seal(bad)}))
+    found = load_results(plan, manifests(tmp_path, plan))
+    assert [(cell.server, cell.name, why) for cell, (_, why) in found.unusable.items()] == [
+        ("ddtree-b7", "short/c1", "the file holds a cell of another name")
+    ]
 
 
 @pytest.mark.parametrize("name", ["x; touch y", "$(touch y)", "../x", r"\input", "<script>", "x y", "-rf"])

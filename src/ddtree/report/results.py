@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -51,6 +51,7 @@ def load(
     unusable: dict[CellId, tuple[str, str]] = {}
     for path in manifests:
         manifest = _read(path, Manifest)
+        _names(path, plan, [manifest])
         by_server[manifest.server] = (str(path), manifest)
     for cell_id in all_cells(plan):
         path_text, its_manifest = by_server.get(cell_id.server, ("", None))
@@ -63,20 +64,36 @@ def load(
         except BadCell as bad:
             unusable[cell_id] = (str(file), str(bad))
             continue
-        if cell.key == status.key:
+        if (cell.server, cell.workload, cell.concurrency) != (cell_id.server, cell_id.workload, cell_id.concurrency):
+            unusable[cell_id] = (str(file), "the file holds a cell of another name")
+        elif cell.key == status.key:
             cells[cell.server, cell.workload, cell.concurrency] = (str(file), cell)
         else:
             unusable[cell_id] = (str(file), "the cell is not the one that the manifest names: their keys differ")
     sets = [(str(path), _read(path, PromptSet)) for path in prompts]
+    graded = [(str(path), _read(path, ServerCoding)) for path in coding]
+    compared = None if lossless is None else _read(lossless, LosslessResult)
+    for name, verdicts in graded:
+        _names(name, plan, [verdicts, *verdicts.results])
+    if compared:
+        _names(lossless, plan, [*compared.agreements, *compared.divergences])
     return Results(
         plan=plan,
         manifests=by_server,
         cells=cells,
         prompts={p.workload: (path, p) for path, p in sets},
-        coding={r.server: (path, r) for path, r in ((str(p), _read(p, ServerCoding)) for p in coding)},
+        coding={r.server: (path, r) for path, r in graded},
         unusable=unusable,
-        lossless=None if lossless is None else (str(lossless), _read(lossless, LosslessResult)),
+        lossless=None if compared is None else (str(lossless), compared),
     )
+
+
+def _names(file: Path | str | None, plan: Plan, records: Iterable[Record]) -> None:
+    """Raises BadResult for a server or workload that is not the plan's: what comes from elsewhere brings no names."""
+    for record in records:
+        for key, allowed in (("server", plan.servers), ("workload", [*plan.workloads, "all"])):
+            if (name := getattr(record, key, None)) is not None and name not in allowed:
+                raise BadResult(f"{file}: {key}: {name!r} is not in the plan {plan.plan}")
 
 
 def _read(path: Path, kind: type[_R]) -> _R:
