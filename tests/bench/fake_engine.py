@@ -10,7 +10,7 @@ from aiohttp import web
 
 from ddtree.bench.records import Conversation, PromptSet
 
-STOP_ID = 2
+STOP_ID = 0  # no other token of an answer
 
 
 def prompt_set(*conversations: Conversation, warmup: tuple[Conversation, ...] = ()) -> PromptSet:

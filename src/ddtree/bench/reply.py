@@ -24,7 +24,7 @@ class Reply:
     """Feed (arrival time, bytes), then `close`. Raises RequestFailed for every way in which a stream can be wrong; what
     had arrived until then stays readable."""
 
-    def __init__(self, input_tokens: int) -> None:
+    def __init__(self, input_tokens: int, stop_token_ids: frozenset[int] = frozenset()) -> None:
         self.chunks: list[tuple[float, int]] = []
         self.finish_reason: str | None = None
         self.output_ids: list[int] = []
@@ -32,7 +32,7 @@ class Reply:
         self.id: str | None = None  # the server's name for the request: what an abort needs
         self.cached_tokens: int | None = None
         self.speculation: Speculation | None = None
-        self._input_tokens = input_tokens
+        self._input_tokens, self._stop_token_ids = input_tokens, stop_token_ids
         self._events = EventSplitter()
         self._done = False
         self._beginning = b""
@@ -53,12 +53,21 @@ class Reply:
         if self.finish_reason is not None:
             if not self.chunks[-1][1]:
                 raise RequestFailed("NoTokens", f"finished ({self.finish_reason}) without a token")
+            self._check_ids()
             return
         if self.chunks:
             raise RequestFailed("Truncated", f"ended after {self.chunks[-1][1]} tokens without a finish reason")
         if self._done:
             raise RequestFailed("OnlyDone", "nothing but [DONE]")
         raise RequestFailed("EmptyStream", shown(self._beginning) or "no bytes")
+
+    def _check_ids(self) -> None:
+        """A trailing stop token may be counted and not given; nothing may follow one. No ids, no check."""
+        counted, given = self.chunks[-1][1], len(self.output_ids)
+        if given and not given <= counted <= given + 1:
+            raise RequestFailed("CountDiffers", f"{counted} tokens counted, {given} ids given")
+        if not self._stop_token_ids.isdisjoint(self.output_ids[:-1]):
+            raise RequestFailed("TokensAfterStop", "the answer goes on after a stop token")
 
     def _take(self, at: float, event: bytes) -> None:
         try:

@@ -37,7 +37,7 @@ class Sender:
 
     async def send(self, conversation: str, turn: int, input_ids: list[int]) -> Request:
         """A record in every case; what goes wrong is its `failure`, and no request is left open on the server."""
-        reply, failure = Reply(len(input_ids)), None
+        reply, failure = Reply(len(input_ids), frozenset() if self.workload.ignore_eos else self.stop_token_ids), None
         sent = time.monotonic()
         try:
             async with timeout(self.workload.request_timeout_s):
