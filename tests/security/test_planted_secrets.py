@@ -1,4 +1,4 @@
-"""A whole run, from the plan to the PDF, in a folder with an awkward name and with secrets in the environment."""
+"""A run up to the compared answers, in a folder with an awkward name and with secrets in the environment."""
 
 import json
 
@@ -23,14 +23,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, str]:
     bench.configure(PLAN | {"concurrency": [1]})
     python = folder / ".envs/embedded/bin/python"
     python.write_text(python.read_text().replace("workflow/fake_engine.py", "security/chatty_engine.py"))
-    status, output = bench.run(**SECRETS)
+    status, output = bench.run("results/small/quality/lossless.json", **SECRETS)
     assert status == 0, output
     return bench, output
 
 
-def test_the_report_is_built_in_a_folder_with_spaces_and_umlauts(run: tuple[Bench, str]) -> None:
+def test_a_folder_with_spaces_and_umlauts_is_like_any_other(run: tuple[Bench, str]) -> None:
     bench, _ = run
-    assert (bench.folder / "report/ddtree.pdf").read_bytes().startswith(b"%PDF")
     assert bench.statuses("ar") == bench.statuses("tree") == {"ok"}
     assert not bench.processes()
 
