@@ -17,6 +17,13 @@ MISTAKES: list[tuple[str, Any, str]] = [
     ("workloads/short/promts", 3, "workloads.short.promts: unknown key (did you mean prompts?); allowed: source, "),
     ("models/tiny/target/pth", "x", "models.tiny.target.pth: unknown key (did you mean path?); allowed: package, "),
     ("servers/tree/budget", 300, "servers.tree.budget: 300 is not allowed; allowed: a whole number, 1 to 255"),
+    ("workloads/short/arrivals", {"rate": 1, "replay": "t"}, "workloads.short.arrivals: give exactly one of rate"),
+    (
+        "workloads/short/arrivals",
+        {"rat": 1},
+        "workloads.short.arrivals.rat: unknown key (did you mean rate?); allowed: ",
+    ),
+    ("workloads/short/arrivals", {"replay": "t"}, "workloads.short.arrivals.replay: "),
     ("servers/tree/budget", "many", "servers.tree.budget: 'many' is not allowed; allowed: a whole number, 1 to 255"),
     ("servers/tree/budget", ..., "servers.tree: method ddtree needs a budget (1 to 255 nodes)"),
     ("servers/ar/budget", 3, "servers.ar: budget belongs to method ddtree, not autoregressive"),

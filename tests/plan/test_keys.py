@@ -116,3 +116,16 @@ def test_cells_are_measured_in_an_order_that_the_seed_shuffles_alike_for_all_ser
         orders.append(each[0])
     assert orders[0] != orders[1] != orders[2]
     assert orders[0] != sorted(orders[0])
+
+
+def test_arrivals_count_by_their_times(planned: Callable[..., Plan], tmp_path: Path) -> None:
+    times = tmp_path / "times.json"
+
+    def replayed(text: str) -> str:
+        times.write_text(text)
+        return key(planned(("workloads/short/arrivals", {"replay": str(times)})))
+
+    count = planned().workloads["short"].prompts
+    first, later = replayed(str([float(i) for i in range(count)])), replayed(str([2.0 * i for i in range(count)]))
+    assert len({first, later, key(planned())}) == 3
+    assert replayed(str([100.0 + i for i in range(count)])) == first

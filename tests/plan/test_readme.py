@@ -20,6 +20,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "Cost padding": schema.Pad,
     "Servers": schema.Server,
     "Workloads": schema.Workload,
+    "Arrivals": schema.Arrivals,
     "Options of one run": Options,
 }
 

@@ -1,4 +1,4 @@
-"""The load client: closed loop at a fixed number of conversations, raw records only (metrics.py derives)."""
+"""The load client: a closed loop or given arrivals, raw records only (metrics.py derives)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import asyncio
 import itertools
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import aiohttp
 
 from ddtree.bench import health, neighbours
+from ddtree.bench.arrivals import offsets
 from ddtree.bench.dialogue import extend
 from ddtree.bench.records import Conversation, Failure, PromptSet, Request, Run
 from ddtree.bench.sender import CONTROL_S, Sender, connection
@@ -30,7 +31,8 @@ async def measure(
     limit_s: float | None = None,
     server_pid: int | None = None,
 ) -> Run:
-    """One pass over the conversations, in their order, `concurrency` of them at any time.
+    """One pass over the conversations, in their order, `concurrency` of them at any time; when the workload gives
+    arrivals, each when it is due and at most `concurrency` at any time.
 
     The prefix cache is flushed first. `limit_s` (default: the workload's cell_timeout_s) bounds the pass; beyond it the
     open requests are closed, which aborts them, and CellTimeout is raised. Failed requests are records, not exceptions.
@@ -45,7 +47,11 @@ async def measure(
             cores, start = neighbours.CoreWatch([os.getpid(), server_pid] if server_pid else []), time.monotonic()
             try:
                 async with asyncio.timeout(limit):
-                    await _closed_loop(sender, prompts.conversations, concurrency, requests)
+                    if workload.arrivals:
+                        due = offsets(workload.arrivals, len(prompts.conversations))
+                        await _open_loop(sender, prompts.conversations, due, concurrency, requests)
+                    else:
+                        await _closed_loop(sender, prompts.conversations, concurrency, requests)
             except TimeoutError:
                 total = sum(len(conversation.turns) for conversation in prompts.conversations)
                 raise CellTimeout(f"{len(requests)} of {total} requests ended within {limit:g} s") from None
@@ -100,14 +106,37 @@ async def _closed_loop(
             workers.create_task(worker())
 
 
-async def _converse(sender: Sender, conversation: Conversation, requests: list[Request]) -> None:
+async def _open_loop(
+    sender: Sender,
+    conversations: Sequence[Conversation],
+    due: Sequence[float],
+    concurrency: int,
+    requests: list[Request],
+) -> None:
+    """Each conversation begins when it is due, `due` seconds from now. One that finds `concurrency` others in flight
+    waits for a slot, first come first served; its record has the time that it was due."""
+    begin, slots = time.monotonic(), asyncio.Semaphore(concurrency)
+
+    async def one(conversation: Conversation, due_s: float) -> None:
+        async with slots:
+            await _converse(sender, conversation, requests, due_s)
+
+    async with asyncio.TaskGroup() as running:
+        for conversation, offset in zip(conversations, due, strict=True):
+            await asyncio.sleep(max(0.0, begin + offset - time.monotonic()))
+            running.create_task(one(conversation, begin + offset))
+
+
+async def _converse(
+    sender: Sender, conversation: Conversation, requests: list[Request], due_s: float | None = None
+) -> None:
     context: list[int] = []
     reply: list[int] = []
     failed: int | None = None
     for number, turn in enumerate(conversation.turns):
         if failed is None:
             context = extend(context, reply, turn, sender.stop_token_ids)
-            request = await sender.send(conversation.id, number, context)
+            request = await sender.send(conversation.id, number, context, None if number else due_s)
             reply = request.output_ids
             failed = number if request.failure else None
         else:

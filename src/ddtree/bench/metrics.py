@@ -17,7 +17,8 @@ class RequestMetrics:
     """TTFT, ITL, TPOT and E2E as in MLPerf and vLLM.
 
     `itl_s` holds one interval per token after the first chunk: a chunk of n tokens that comes d seconds after the last
-    token is n intervals of d/n. `tpot_s` = (t_last - t_first) / (n - 1), `e2e_s` ends with the last chunk.
+    token is n intervals of d/n. TTFT and E2E begin when the request was due, if that was given: a wait for a free slot
+    is the user's too. `tpot_s` = (t_last - t_first) / (n - 1), `e2e_s` ends with the last chunk.
     """
 
     output_tokens: int
@@ -85,10 +86,11 @@ def request_metrics(request: Request) -> RequestMetrics:
     itl = [
         (at - before) / new for (before, _), (at, new) in itertools.pairwise(arrivals) for _ in range(new)
     ]  # tokens that came with the first one have no interval
-    e2e = request.chunks[-1][0] - request.sent_s if arrivals else None
+    begin = request.sent_s if request.due_s is None else request.due_s
+    e2e = request.chunks[-1][0] - begin if arrivals else None
     return RequestMetrics(
         output_tokens=tokens,
-        ttft_s=arrivals[0][0] - request.sent_s if arrivals else None,
+        ttft_s=arrivals[0][0] - begin if arrivals else None,
         itl_s=itl,
         tpot_s=decode / (tokens - 1) if decode is not None else None,
         e2e_s=e2e,
@@ -131,8 +133,11 @@ def steady_window(requests: Sequence[Request], concurrency: int) -> tuple[float,
     """From the moment the target concurrency is reached until it is first left.
 
     In a closed loop a finished conversation makes room for the next at once, so the concurrency holds until the first
-    conversation ends after the last one began. None when fewer conversations than `concurrency` were sent.
+    conversation ends after the last one began. None when fewer conversations than `concurrency` were sent, and where
+    arrivals were given: nothing holds the concurrency then.
     """
+    if any(request.due_s is not None for request in requests):
+        return None
     begins: dict[str, float] = {}
     ends: dict[str, float] = {}
     for request in requests:

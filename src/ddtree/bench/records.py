@@ -60,6 +60,7 @@ class Request(Record):
     turn: int
     input_tokens: int
     sent_s: float
+    due_s: float | None = None  # when its arrival was due: first turns of runs whose arrivals are given
     chunks: list[tuple[float, int]]  # (arrival, cumulative output tokens as the server counts them)
     done_s: float
     finish_reason: str | None

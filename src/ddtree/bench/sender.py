@@ -35,7 +35,7 @@ class Sender:
     workload: Workload
     stop_token_ids: frozenset[int]
 
-    async def send(self, conversation: str, turn: int, input_ids: list[int]) -> Request:
+    async def send(self, conversation: str, turn: int, input_ids: list[int], due_s: float | None = None) -> Request:
         """A record in every case; what goes wrong is its `failure`, and no request is left open on the server."""
         reply, failure = Reply(len(input_ids), frozenset() if self.workload.ignore_eos else self.stop_token_ids), None
         sent = time.monotonic()
@@ -58,6 +58,7 @@ class Sender:
             turn=turn,
             input_tokens=len(input_ids),
             sent_s=sent,
+            due_s=due_s,
             chunks=reply.chunks,
             done_s=done,
             finish_reason=reply.finish_reason,

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from ddtree.bench.arrivals import BadArrivals, offsets
 from ddtree.plan.errors import Loc, did_you_mean
 from ddtree.plan.schema import Model, Plan, Server
 from ddtree.workloads.registry import SOURCES, misfit
@@ -119,6 +120,11 @@ def _workloads(plan: Plan, root: Path) -> Iterator[Finding]:
             yield (*at, fault[0]), fault[1]
         elif load.path and not (root / load.path).is_file():
             yield (*at, "path"), f"{load.path} is not a file; allowed: a file that source {load.source} can read"
+        if load.arrivals:
+            try:
+                offsets(load.arrivals, load.prompts, root)
+            except BadArrivals as bad:
+                yield (*at, "arrivals", "replay"), str(bad)
         if load.prompt_tokens:
             longest = load.prompt_tokens + load.turns * load.max_new_tokens
             for server_name, server in plan.servers.items():

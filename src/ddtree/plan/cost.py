@@ -11,6 +11,7 @@ import json
 import statistics
 from dataclasses import dataclass
 
+from ddtree.bench.arrivals import offsets
 from ddtree.plan.keys import CellId, all_cells, resolved
 from ddtree.plan.layout import Layout
 from ddtree.plan.schema import Plan
@@ -55,7 +56,10 @@ def stated(plan: Plan, cell: CellId) -> float:
     at_once = min(cell.concurrency, workload.prompts)
     scoring = prompt_tokens / rates.prefill if workload.audit and cell.server == plan.baseline else 0.0
     runs = workload.repeats or 1
-    return CELL_OVERHEAD_S + workload.prompts * (runs * one / at_once**rates.scaling + scoring)
+    loaded = workload.prompts * one / at_once**rates.scaling
+    if workload.arrivals:
+        loaded = max(loaded, offsets(workload.arrivals, workload.prompts)[-1])
+    return CELL_OVERHEAD_S + runs * loaded + workload.prompts * scoring
 
 
 def estimate(plan: Plan, layout: Layout) -> Estimate:

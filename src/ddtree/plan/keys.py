@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import ddtree
 from ddtree.bench import MEASURING_VERSION
+from ddtree.bench.arrivals import offsets
 from ddtree.bench.records import SCHEMA
 from ddtree.models.files import ModelFiles
 from ddtree.plan.schema import Plan, Server, Workload
@@ -75,7 +76,9 @@ def depends_on(
 
     A key that is None (the engine's own choice) does not count, so that a new optional key keeps old results valid.
     """
-    return {
+    # The times themselves, so that an edited file counts; a closed loop has none.
+    due = {"arrivals": offsets(workload.arrivals, workload.prompts)} if workload.arrivals else {}
+    return due | {
         "measuring": MEASURING_VERSION,
         "schema": SCHEMA,
         "server": server.model_dump(mode="json", exclude=SERVER_LIMITS, exclude_none=True),

@@ -166,6 +166,20 @@ class Server(Strict):
         return f"sglang-{self.engine_version}" if self.engine == "sglang" else self.engine
 
 
+class Arrivals(Strict):
+    """Conversations begin when they are due, however far the others are: exactly one of rate and replay."""
+
+    rate: Annotated[float, Field(gt=0)] | None = None  # of a Poisson process, conversations per second
+    replay: str | None = None  # file of recorded times in seconds
+    seed: int = 0  # of the Poisson process
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Arrivals:
+        if (self.rate is None) == (self.replay is None):
+            raise ValueError("give exactly one of rate, replay")
+        return self
+
+
 class Workload(Strict):
     """What is sent. `source` names an entry of ddtree.workloads.registry; the other keys shape it."""
 
@@ -180,6 +194,7 @@ class Workload(Strict):
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     ignore_eos: bool = False
     concurrency: list[PositiveInt] | None = None  # default: the plan's
+    arrivals: Arrivals | None = None  # default: closed loop; with it `concurrency` is the most that are in flight
     repeats: PositiveInt | None = None  # default: the plan's
     role: Literal["load", "quality"] = "load"  # quality cells run last and never enter a speed table
     audit: bool = False  # the baseline's answers are re-scored so that a divergence can be judged
