@@ -36,13 +36,10 @@ def main() -> int:
     began, rng, total = time.monotonic(), random.Random(args.seed), Counter[str]()
     with tempfile.TemporaryDirectory(prefix="ddtree-chaos-") as folder:
         prepared = storm.prepare(Path(folder) / "prepared", args.engine)
-        undisturbed = storm.copy(prepared, Path(folder) / "undisturbed")
-        status, output = undisturbed.run(storm.TARGET, **storm.PACE)
-        if status:
-            print(output)
-            return 1
-        expected = outcome.of(undisturbed)
-        print(f"undisturbed run: {len(undisturbed.cells())} cells in {time.monotonic() - began:.0f} s", flush=True)
+        calm = storm.copy(prepared, Path(folder) / "undisturbed")
+        storm.in_peace(calm)
+        expected = outcome.of(calm)
+        print(f"undisturbed run: {len(calm.cells())} cells in {time.monotonic() - began:.0f} s", flush=True)
         rounds = 0
         while total.total() < args.strikes and time.monotonic() - began < args.seconds:
             bench = storm.copy(prepared, Path(folder) / f"round-{rounds}")

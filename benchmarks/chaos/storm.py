@@ -32,6 +32,7 @@ METHODS: dict[str, dict[str, object]] = {
 }
 PACE = {"DDTREE_TEST_TOKEN_S": "0.01"}  # of the fake engine
 DISK_BYTES = 16 << 20
+LIMIT_S = 900  # for one run
 GAP_S = (0.1, 2.5)  # between two strikes
 
 
@@ -69,6 +70,14 @@ def copy(bench: Bench, folder: Path) -> Bench:
     return Bench(Path(shutil.copytree(bench.folder, folder)))
 
 
+def in_peace(bench: Bench) -> None:
+    """An undisturbed run; raises AssertionError with its last words if it fails."""
+    with tempfile.TemporaryFile("w+") as output:
+        status = _start(bench, output).wait(timeout=LIMIT_S)
+        output.seek(0)
+        assert status == 0, output.read()[-4000:]
+
+
 @dataclass
 class Survived:
     """`runs` counts starts of Snakemake, `strikes` what hit by kind."""
@@ -88,7 +97,7 @@ def survive(bench: Bench, rng: random.Random, limit: int, disk: Path | None) -> 
                 if kind := strikes.strike(bench, run.pid, rng, disk):
                     done.strikes[kind] += 1
                 ledger.check()
-            status = run.wait(timeout=300)
+            status = run.wait(timeout=LIMIT_S)
             wait_for(lambda: not bench.processes(), "the end of every process", limit_s=30)
             assert not bench.leases(), bench.leases()
             ledger.check()

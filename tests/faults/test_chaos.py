@@ -14,8 +14,7 @@ pytestmark = pytest.mark.slow
 
 def test_a_run_under_fire_ends_as_an_undisturbed_one(bench: Bench, ready: Bench, tmp_path: Path) -> None:
     calm = storm.copy(ready, tmp_path / "calm")
-    status, output = calm.run(storm.TARGET, **storm.PACE)
-    assert status == 0, output
+    storm.in_peace(calm)
     with storm.small_disk(bench) as disk:
         survived = storm.survive(bench, random.Random(3), 3, disk)
         outcome.compare(outcome.of(calm), outcome.of(bench))

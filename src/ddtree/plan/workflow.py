@@ -53,7 +53,17 @@ def _short(path: Path) -> Path:
 
 
 def write_specs(plan: Plan, layout: Layout, retry_failed: bool) -> None:
-    """Bring every spec file up to date and request the sessions whose manifest is missing or untrue."""
+    """Bring every spec file up to date and request the sessions whose manifest is missing or untrue.
+
+    Exits with one line when the disk is full or a folder cannot be written.
+    """
+    try:
+        _write_specs(plan, layout, retry_failed)
+    except OSError as error:
+        sys.exit(f"{error.filename}: {error.strerror}")
+
+
+def _write_specs(plan: Plan, layout: Layout, retry_failed: bool) -> None:
     write_inputs(plan, layout)
     guess = estimate(plan, layout)
     rows = overview(plan, layout, retry_failed, guess)
