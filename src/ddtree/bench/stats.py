@@ -8,8 +8,9 @@ Statistician 69, 2015, section 3.3): alpha' = Phi(-sqrt(n / (n - 1)) t(alpha / 2
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Literal
 
@@ -21,6 +22,7 @@ LEVEL = 0.95
 MIN_PAIRS = 5  # below that even a widened interval says little
 WANTED_HALF_WIDTH = 0.05  # relative: an interval of value +- 5 % counts as settled
 _BLOCK = 2_000_000  # resampled values held at once
+_FEW = 512  # up to so many values the draws are kept: 8 MB
 _NORMAL = NormalDist()
 
 
@@ -163,15 +165,32 @@ def _interval(
     if n == 0:
         return Interval(math.nan, math.nan, math.nan, 0)
 
-    def statistic(chosen: NDArray[np.integer]) -> NDArray[np.float64]:
-        ratio = a[chosen].sum(-1) / b[chosen].sum(-1)
-        return ratio if wa is None or wb is None else ratio * wb[chosen].sum(-1) / wa[chosen].sum(-1)
+    plain = bool((b == 1).all())  # a mean: every resample has as many values
 
-    value = float(statistic(np.arange(n)))
+    def statistic(times: NDArray[np.float64]) -> NDArray[np.float64]:
+        ratio = times @ a / (n if plain else times @ b)
+        return ratio if wa is None or wb is None else ratio * (times @ wb) / (times @ wa)
+
+    value = float(statistic(np.ones(n)))
     if n == 1:
         return Interval(value, math.nan, math.nan, 1)
-    rng, rows = np.random.default_rng(seed), max(1, _BLOCK // n)
-    drawn = [statistic(rng.integers(0, n, (min(rows, RESAMPLES - begin), n))) for begin in range(0, RESAMPLES, rows)]
+    draws = _few_draws(n, seed) if n <= _FEW else _draws(n, seed)
+    drawn = [statistic(times) for times in draws]
     tail = _NORMAL.cdf(-math.sqrt(n / (n - 1)) * student_t((1 + level) / 2, n - 1))
     low, high = np.quantile(np.concatenate(drawn), (tail, 1 - tail))
     return Interval(value, float(low), float(high), n)
+
+
+def _draws(n: int, seed: int) -> Iterator[NDArray[np.float64]]:
+    """The bootstrap's resamples in blocks of rows: how often each of n items was drawn."""
+    rng, rows = np.random.default_rng(seed), max(1, _BLOCK // n)
+    for begin in range(0, RESAMPLES, rows):
+        count = min(rows, RESAMPLES - begin)
+        cells = rng.integers(0, n, (count, n)) + n * np.arange(count)[:, None]
+        yield np.bincount(cells.ravel(), minlength=count * n).reshape(count, n).astype(float)
+
+
+@lru_cache(maxsize=8)
+def _few_draws(n: int, seed: int) -> tuple[NDArray[np.float64], ...]:
+    """Nearly all intervals of a report are over equally many prompts: they share their draws."""
+    return tuple(_draws(n, seed))
