@@ -5,6 +5,7 @@ import sys
 from ddtree.plan import workflow as ddtree_workflow
 from ddtree.plan.files import PlanError
 from ddtree.plan.layout import Layout
+from ddtree.plan.packing import priorities
 from ddtree.plan.specs import used_models
 
 try:
@@ -26,8 +27,12 @@ CODING = [
 ]
 SESSION = shlex.join([sys.executable, f"{workflow.basedir}/scripts/session.py"])
 
+# The most GPUs that sessions may hold together (--resources gpu=N); None where a batch system hands them out.
+GPUS = getattr(workflow.global_resources.get("gpu"), "value", None)
+PRIORITIES = {}
 if workflow.is_main_process:
-    ddtree_workflow.write_specs(PLAN, AT, OPTIONS.retry_failed)
+    seconds = ddtree_workflow.write_specs(PLAN, AT, OPTIONS.retry_failed)
+    PRIORITIES = priorities(PLAN, seconds, GPUS)
 
 
 wildcard_constraints:
@@ -60,5 +65,16 @@ def session_threads(wildcards):
     return 1 if PLAN.servers[wildcards.server].gpus else workflow.cores
 
 
+# An exclusive session has all GPUs that there are to share, so that no other one waits for it with GPUs of its own.
 def gpus(wildcards):
-    return PLAN.servers[wildcards.server].gpus
+    spec = PLAN.servers[wildcards.server]
+    return GPUS or spec.gpus if spec.gpus and spec.exclusive else spec.gpus
+
+
+def slurm_extra(wildcards):
+    return "--exclusive" if PLAN.servers[wildcards.server].exclusive else ""
+
+
+# Sessions share the GPUs best in this order; on a CPU there is nothing to share.
+def priority(wildcards):
+    return PRIORITIES.get(wildcards.server, 0)

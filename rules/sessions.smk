@@ -8,9 +8,11 @@ rule session:
         f"{RESULTS}/sessions/{{server}}.json",
     log:
         f"logs/sessions/{PLAN.plan}/{{server}}.log",
+    priority: priority
     threads: session_threads
     resources:
         gpu=gpus,
+        slurm_extra=slurm_extra,
     params:
         run=SESSION,
     message:
@@ -28,9 +30,11 @@ rule cell:
         f"{RESULTS}/cells/{{server}}/{{workload}}/c{{n}}.json",
     log:
         f"logs/cells/{PLAN.plan}/{{server}}.{{workload}}.c{{n}}.log",
+    priority: priority
     threads: session_threads
     resources:
         gpu=gpus,
+        slurm_extra=slurm_extra,
     params:
         run=SESSION,
     message:

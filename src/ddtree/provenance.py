@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -19,6 +18,7 @@ import ddtree
 from ddtree.files import sha256
 from ddtree.plan.layout import Layout
 from ddtree.plan.specs import SessionSpec
+from ddtree.servers import leases
 
 DRIVER_PACKAGES = ("aiohttp", "numpy", "pydantic", "snakemake")
 ENGINE_PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "transformers", "sglang")
@@ -42,12 +42,12 @@ def collect(spec: SessionSpec, layout: Layout) -> dict[str, object]:
     }
 
 
-def moment(layout: Layout, server: str) -> dict[str, object]:
-    """What changes from cell to cell."""
+def moment(owner: str) -> dict[str, object]:
+    """What changes from cell to cell. `neighbours` are the other servers on this host, as they sign their leases."""
     return {
         "load_average": [round(value, 2) for value in os.getloadavg()],
         "memory_available_gib": round(psutil.virtual_memory().available / 2**30, 1),
-        "neighbours": neighbours(layout, server),
+        "neighbours": sorted(leases.holders() - {owner}),
         "gpus": gpus(GPU_STATE),
     }
 
@@ -120,17 +120,3 @@ def gpus(fields: Sequence[str]) -> dict[str, dict[str, str]]:
     text = _output(["nvidia-smi", f"--query-gpu=index,{','.join(fields)}", "--format=csv,noheader"])
     rows = [line.split(", ") for line in (text or "").splitlines()]
     return {row[0]: dict(zip(fields, row[1:], strict=False)) for row in rows}
-
-
-def neighbours(layout: Layout, server: str) -> list[str]:
-    """Other sessions of the same plan that run on this host right now (their locks are held)."""
-    found = []
-    for path in sorted(layout.session_lock(server).parent.glob("*.lock")):
-        if path.stem == server:
-            continue
-        with path.open() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                found.append(path.stem)
-    return found

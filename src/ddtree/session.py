@@ -56,6 +56,11 @@ class Session:
         print(text, flush=True)
         log.info(text)
 
+    @property
+    def _owner(self) -> str:
+        """What the leases of this session's servers say."""
+        return f"{self.spec.plan}/{self.spec.name}"
+
     def stop(self) -> None:
         if self.server:
             self.server.stop()
@@ -83,10 +88,9 @@ class Session:
         # A name of its own for every start: an earlier log is evidence.
         path = self.layout.server_logs() / f"{spec.name}-{stamp}-{len(self.starts) + 1}.log"
         python = self.layout.python(spec.server.env, spec.server.python).absolute()
-        owner = f"{spec.plan}/{spec.name}"
         log.info("starting %s, log %s", spec.name, path)
         try:
-            server = start(spec.name, spec.server, self.inputs.files, python, path, spec.ports, owner)
+            server = start(spec.name, spec.server, self.inputs.files, python, path, spec.ports, self._owner)
         except ServerFailed as failed:
             seconds = time.monotonic() - began
             self.starts.append(Start(ready=False, seconds=seconds, log=str(path), reason=failed.reason))
@@ -134,7 +138,7 @@ class Session:
     def _measure(self, server: RunningServer, cell: CellId, attempt: int) -> Cell:
         workload = self.spec.workloads[cell.workload]
         prompts = read(self.inputs.prompts_path(cell.workload))
-        before, began_unix, began = provenance.moment(self.layout, cell.server), time.time(), time.monotonic()
+        before, began_unix, began = provenance.moment(self._owner), time.time(), time.monotonic()
         try:
             runs, audits = asyncio.run(self._client(server, cell, prompts))
         except (TimeoutError, CellTimeout) as late:
@@ -162,8 +166,10 @@ class Session:
                 **self.origin,
                 "server_log": str(server.log),
                 "start_s": self.starts[-1].seconds,
+                "server_gpus": ",".join(server.gpus),
+                "exclusive": bool(self.spec.server.exclusive),
                 "before": before,
-                "after": provenance.moment(self.layout, cell.server),
+                "after": provenance.moment(self._owner),
             },
             runs=runs,
             audits=audits,
@@ -175,8 +181,10 @@ class Session:
         if workload.role == "load":  # what is judged by its answers alone needs no warm caches
             async with asyncio.timeout_at(deadline):
                 await warm_up(server.url, prompts, workload, cell.concurrency)
+        # A server on GPUs leaves cores to its neighbours, which provenance names.
+        watched = None if self.spec.server.gpus else server.pid
         runs = [
-            await measure(server.url, prompts, workload, cell.concurrency, repeat, deadline - clock(), server.pid)
+            await measure(server.url, prompts, workload, cell.concurrency, repeat, deadline - clock(), watched)
             for repeat in range(workload.repeats or 1)
         ]
         return runs, await score(server.url, runs[0], prompts) if self.spec.audited(cell.workload) else []

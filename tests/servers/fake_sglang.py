@@ -21,6 +21,8 @@ SCHEDULER_ERRORS = {
     "oom": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
     "no_room": "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
     "nccl": "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:77, unhandled cuda error",
+    "few_gpus": "RuntimeError: CUDA error: invalid device ordinal",
+    "lost_rank": "torch.distributed.DistStoreError: Timed out after 601 s waiting for clients. 3/4 clients joined.",
     "no_weights": "FileNotFoundError: [Errno 2] No such file or directory: '/models/target/config.json'",
     "no_package": "ModuleNotFoundError: No module named 'sgl_kernel'",
     "bad_value": "ValueError: --speculative-draft-window-size must be >= --speculative-num-draft-tokens (block_size).",
@@ -51,6 +53,8 @@ def server_info(args: dict[str, object]) -> dict[str, object]:
     }
     if MODE == "other_backend":
         scheduler_view["attention_backend"] = "triton"
+    if MODE == "smaller_world":
+        scheduler_view["tp_size"] = 1
     if args["speculative_algorithm"] == "DFLASH":
         args |= {"speculative_num_steps": 1, "speculative_eagle_topk": 1, "speculative_num_draft_tokens": 16}
     decode = {"backend": "full", "max_bs": args.get("cuda_graph_max_bs_decode", 256)}

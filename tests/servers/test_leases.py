@@ -26,9 +26,9 @@ for _ in range(8):
 
 def nvidia_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, count: int, busy: dict[int, int]) -> None:
     """A stand-in on PATH that reports `count` GPUs and pids that compute on some of them."""
-    cards = "\\n".join(f"{i}, GPU-{i:04d}" for i in range(count))
+    cards = "\\n".join(f"GPU {i}: Fake (UUID: GPU-{i:04d})" for i in range(count))
     apps = "\\n".join(f"GPU-{gpu:04d}, {pid}" for gpu, pid in busy.items())
-    script = f'#!/bin/sh\ncase "$1" in\n--query-gpu*) printf "{cards}\\n";;\n*) printf "{apps}\\n";;\nesac\n'
+    script = f'#!/bin/sh\ncase "$1" in\n-L) printf "{cards}\\n";;\n*) printf "{apps}\\n";;\nesac\n'
     (folder / "nvidia-smi").write_text(script)
     (folder / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")

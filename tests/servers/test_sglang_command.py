@@ -36,6 +36,16 @@ def test_identity_ports_and_limits_are_on_the_command_line(tmp_path: Path, lease
     assert not any("speculative" in word for word in argv)
 
 
+@pytest.mark.parametrize("method", ["autoregressive", "prompt_lookup", "dflash"])
+@pytest.mark.parametrize("gpus", [1, 2, 4, 8])
+def test_tensor_parallel_is_on_the_command_line_and_must_be_in_force(
+    tmp_path: Path, lease_dir: Path, method: str, gpus: int
+) -> None:
+    made = command(tmp_path, method=method, gpus=gpus)
+    assert value(made.argv, "--tp-size") == str(gpus)
+    assert made.asked["tp_size"] == gpus
+
+
 def test_the_chain_counts_the_known_token_in_and_carries_its_window(tmp_path: Path, lease_dir: Path) -> None:
     made = command(tmp_path, method="dflash", draft_tokens=7, draft_window=2048)
     assert value(made.argv, "--speculative-algorithm") == "DFLASH"

@@ -20,7 +20,7 @@ Launch = Callable[..., RunningServer]
 
 @pytest.fixture
 def launch(tmp_path: Path, lease_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Launch:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
 
     def begin(mode: str, **keys: object) -> RunningServer:
         given = {"engine": "sglang", "engine_version": "0.5.16", "model": "tiny", "method": "autoregressive"}
@@ -53,10 +53,23 @@ def test_a_chain_with_a_window_runs_as_asked_and_leaves_nothing_behind(launch: L
     assert leased(lease_dir) == []
 
 
+@pytest.mark.parametrize("gpus", [2, 4])
+def test_every_rank_sees_the_leased_gpus_and_no_other(launch: Launch, lease_dir: Path, gpus: int) -> None:
+    with launch("good", gpus=gpus) as server:
+        assert server.info["tp_size"] == gpus
+        assert len(server.gpus) == gpus
+        for process in (psutil.Process(server.pid), *psutil.Process(server.pid).children(recursive=True)):
+            assert process.environ()["CUDA_VISIBLE_DEVICES"] == ",".join(server.gpus)
+            assert process.environ()["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+        assert [name for name in leased(lease_dir) if name.startswith("gpu-")] != []
+    assert leased(lease_dir) == []
+
+
 @pytest.mark.parametrize(
     ("mode", "keys", "said"),
     [
         ("drops_window", {"method": "dflash", "draft_window": 512}, ("effective_draft_window", "512", "None")),
+        ("smaller_world", {"gpus": 4}, ("tp_size", "4", "1")),
         ("other_release", {}, ("version", "'0.5.16'", "'0.5.15'")),
         ("other_backend", {"attention_backend": "fa3"}, ("attention_backend", "'fa3'", "'triton'")),
         ("small_cache", {"max_total_tokens": 65536}, ("effective_kv_tokens", "65536", "4096")),
@@ -77,6 +90,8 @@ def test_a_silent_change_names_both_values(
         ("oom", "out_of_memory", "CUDA out of memory"),
         ("no_room", "out_of_memory", "--mem-fraction-static"),
         ("nccl", "nccl", "unhandled cuda error"),
+        ("few_gpus", "gpus", "invalid device ordinal"),
+        ("lost_rank", "nccl", "3/4 clients joined"),
         ("no_weights", "missing_model", "/models/target/config.json"),
         ("no_package", "import_error", "No module named 'sgl_kernel'"),
         ("bad_value", "bad_flag", "--speculative-draft-window-size must be"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from ddtree.redaction import is_secret
 from ddtree.sglang_plugin.compat import RELEASES
@@ -97,6 +97,8 @@ class Server(Strict):
     device: Literal["cpu", "cuda"] = "cpu"
     dtype: Literal["float32", "bfloat16"] = "float32"
     gpus: Annotated[int, Field(ge=0)] = 0
+    # No other server runs on the machine meanwhile. False is None: a plan that does not ask for it keeps its results.
+    exclusive: Annotated[bool | None, AfterValidator(lambda wanted: wanted or None)] = None
     threads: PositiveInt | None = None  # CPU threads (default: all cores that the process may use)
     max_running_requests: PositiveInt = 8
     context_length: PositiveInt = 4096

@@ -52,18 +52,19 @@ def _short(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def write_specs(plan: Plan, layout: Layout, retry_failed: bool) -> None:
-    """Bring every spec file up to date and request the sessions whose manifest is missing or untrue.
+def write_specs(plan: Plan, layout: Layout, retry_failed: bool) -> dict[str, float]:
+    """Bring every spec file up to date and request the sessions whose manifest is missing or untrue; returns the
+    seconds that each server is expected to take.
 
     Exits with one line when the disk is full or a folder cannot be written.
     """
     try:
-        _write_specs(plan, layout, retry_failed)
+        return _write_specs(plan, layout, retry_failed)
     except OSError as error:
         sys.exit(f"{error.filename}: {error.strerror}")
 
 
-def _write_specs(plan: Plan, layout: Layout, retry_failed: bool) -> None:
+def _write_specs(plan: Plan, layout: Layout, retry_failed: bool) -> dict[str, float]:
     write_inputs(plan, layout)
     guess = estimate(plan, layout)
     rows = overview(plan, layout, retry_failed, guess)
@@ -73,6 +74,7 @@ def _write_specs(plan: Plan, layout: Layout, retry_failed: bool) -> None:
         request = None if true and not again else time.time()
         write_session(session_spec(plan, row.server), layout.session_spec(row.server), request)
     write_outlook(layout.progress, rows, guess, retry_failed)
+    return {row.server: row.seconds for row in rows}
 
 
 def hold(layout: Layout) -> None:

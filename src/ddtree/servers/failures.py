@@ -32,7 +32,10 @@ CATEGORIES = {
         re.I,
     ),
     "port": re.compile(r"address already in use|EADDRINUSE|port \d* ?is already in use", re.I),
-    "nccl": re.compile(r"NCCL error|DistBackendError|nccl(UnhandledCuda|System|Internal|Remote)Error|ncclInvalid"),
+    "gpus": re.compile(r"invalid device ordinal|No CUDA GPUs are available"),
+    "nccl": re.compile(
+        r"NCCL error|Dist(Backend|Store|Network)Error|nccl(UnhandledCuda|System|Internal|Remote)Error|ncclInvalid"
+    ),
     "import_error": re.compile(r"^(ModuleNotFoundError|ImportError): "),
 }
 _RAISED = re.compile(r"^(\w+\.)*\w*(Error|Exception|Interrupt|Exit)\b|\berror: |\bfatal\b", re.I)

@@ -58,8 +58,9 @@ def environment(nonce: str, gpus: tuple[str, ...], own: Mapping[str, str] | None
     """This process's environment with the server's `own` variables, its identity, its GPUs, and nobody else's thread
     counts or secrets: a server may print what it is given."""
     kept = {key: value for key, value in without_secrets(os.environ).items() if key not in THREAD_VARIABLES}
-    kept |= dict(own or {})
-    return kept | {"DDTREE_NONCE": nonce, "CUDA_VISIBLE_DEVICES": ",".join(gpus), "PYTHONUNBUFFERED": "1"}
+    # GPUs are numbered as nvidia-smi does, which CUDA by itself does not.
+    kept |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONUNBUFFERED": "1", **(own or {})}
+    return kept | {"DDTREE_NONCE": nonce, "CUDA_VISIBLE_DEVICES": ",".join(gpus)}
 
 
 def _flags(settings: dict[str, object]) -> list[str]:

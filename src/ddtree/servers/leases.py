@@ -16,7 +16,7 @@ import socket
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,41 +57,70 @@ def directory() -> Path:
 
 
 def acquire(
-    owner: str, nonce: str, gpus: int, ports: tuple[int, int], wait_s: float = PORT_WAIT_S, block: int = 1
+    owner: str,
+    nonce: str,
+    gpus: int,
+    ports: tuple[int, int],
+    wait_s: float = PORT_WAIT_S,
+    block: int = 1,
+    exclusive: bool = False,
 ) -> Leases:
-    """Leases on `gpus` GPUs and `block` consecutive ports of the inclusive range, all or nothing.
+    """Leases on `gpus` GPUs and `block` consecutive ports of the inclusive range, all or nothing; `exclusive` ones
+    while no other server of ours runs on this host.
 
-    Waits without limit for GPUs that another server of ours holds, `wait_s` for a port. Raises LeaseFailed when there
-    are too few GPUs, when foreign processes sit on them, or when no port comes free.
+    Waits without limit for what another server of ours holds, `wait_s` for a port. Raises LeaseFailed when there are
+    too few GPUs, when foreign processes sit on them, or when no port comes free.
     """
     pool = gpu_info.visible() if gpus else []
     if gpus > len(pool):
         raise LeaseFailed("gpus", f"{gpus} GPUs asked for, {len(pool)} visible")
+    if gpus > 1 and any(gpu.is_slice for gpu in pool):
+        raise LeaseFailed("gpus", f"{gpus} GPUs asked for, but these are MIG slices; allowed: gpus: 1, or whole GPUs")
     text = json.dumps({"owner": owner, "nonce": nonce, "pid": os.getpid()}).encode()
     deadline = time.monotonic() + wait_s
-    announced = False
-    while True:
-        with _allocation() as folder:
-            _sweep_dead(folder)
-            cards = _take_gpus(folder, pool, gpus)
-            taken = _take_ports(folder, ports, block) if cards is not None else None
-            if cards is not None and taken is not None:
-                port, port_fds = taken
-                fds = (*cards.values(), *port_fds)
-                for fd in fds:
-                    os.pwrite(fd, text, 0)
-                return Leases(tuple(cards), port, fds)
-            for fd in (cards or {}).values():
+    announced, claim = False, None
+    try:
+        while True:
+            with _allocation() as folder:
+                _sweep_dead(folder)
+                claim = claim or (_lock(folder / "exclusive.lock") if exclusive else None)
+                host = _take_host(folder, exclusive, claim is not None)
+                cards = _take_gpus(folder, pool, gpus) if host is not None else None
+                taken = _take_ports(folder, ports, block) if cards is not None else None
+                if host is not None and cards is not None and taken is not None:
+                    port, port_fds = taken
+                    leases = (*cards.values(), *port_fds)
+                    for fd in leases:
+                        os.pwrite(fd, text, 0)
+                    return Leases(tuple(cards), port, (*leases, host))
+                for fd in ([] if host is None else [host]) + list((cards or {}).values()):
+                    os.close(fd)
+            if cards is None:
+                deadline = time.monotonic() + wait_s
+            elif time.monotonic() > deadline:
+                wanted = "port" if block == 1 else f"block of {block} ports"
+                raise LeaseFailed("port", f"no free {wanted} between {ports[0]} and {ports[1]}")
+            if not announced:
+                what = f"{gpus} of {len(pool)} GPUs" if host is not None else "the end of an exclusive server"
+                log.info("%s waits for %s", owner, "the machine" if exclusive else what if cards is None else "a port")
+                announced = True
+            time.sleep(POLL_S)
+    finally:
+        if claim is not None:
+            os.close(claim)
+
+
+def holders() -> set[str]:
+    """Owners of the servers that run on this host right now."""
+    found = set()
+    with _allocation() as folder:
+        for path in folder.glob("*.lease"):
+            if (fd := _lock(path)) is not None:
                 os.close(fd)
-        if cards is None:
-            deadline = time.monotonic() + wait_s
-        elif time.monotonic() > deadline:
-            wanted = "port" if block == 1 else f"block of {block} ports"
-            raise LeaseFailed("port", f"no free {wanted} between {ports[0]} and {ports[1]}")
-        if not announced:
-            log.info("%s waits for %s", owner, "a port" if cards is not None else f"{gpus} of {len(pool)} GPUs")
-            announced = True
-        time.sleep(POLL_S)
+                continue
+            with suppress(ValueError, KeyError, TypeError):
+                found.add(str(json.loads(path.read_bytes())["owner"]))
+    return found
 
 
 def sweep(nonce: str) -> list[int]:
@@ -124,37 +153,47 @@ def _allocation() -> Iterator[Path]:
         os.close(fd)
 
 
-def _lock(path: Path) -> int | None:
+def _lock(path: Path, mode: int = fcntl.LOCK_EX) -> int | None:
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, mode | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
         return None
     return fd
 
 
-def _take_gpus(folder: Path, pool: list[str], count: int) -> dict[str, int] | None:
-    """GPU id -> descriptor, or None when the others are leased."""
-    taken: dict[str, int] = {}
+def _take_host(folder: Path, exclusive: bool, claimed: bool) -> int | None:
+    """Descriptor of the host's lock, which servers share unless they are exclusive. While one waits to be alone (its
+    claim is held), nobody else begins, or it would wait forever."""
+    if not claimed:
+        if (fd := _lock(folder / "exclusive.lock")) is None:
+            return None
+        os.close(fd)
+    return _lock(folder / "host.lock", fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+
+
+def _take_gpus(folder: Path, pool: list[gpu_info.Gpu], count: int) -> dict[str, int] | None:
+    """Device -> descriptor, or None when the others are leased."""
     if not count:
-        return taken
-    foreign: dict[str, list[int]] = {}
+        return {}
     occupants = gpu_info.occupants()
-    for gpu in pool:
-        if len(taken) == count:
-            return taken
-        if (fd := _lock(folder / f"gpu-{gpu.replace('/', '_')}.lease")) is None:
+    foreign: dict[str, list[int]] = {}
+    free: dict[int, int] = {}
+    for position, gpu in enumerate(pool):
+        if (fd := _lock(folder / f"gpu-{gpu.identity.replace('/', '_')}.lease")) is None:
             continue
-        if gpu in occupants:
-            foreign[gpu] = occupants[gpu]
+        if gpu.identity in occupants:
+            foreign[gpu.device] = occupants[gpu.identity]
             os.close(fd)
         else:
-            taken[gpu] = fd
-    if len(taken) == count:
-        return taken
-    for fd in taken.values():
-        os.close(fd)
+            free[position] = fd
+    chosen = gpu_info.choose(list(free), count, len(pool)) if len(free) >= count else []
+    for position, fd in free.items():
+        if position not in chosen:
+            os.close(fd)
+    if chosen:
+        return {pool[position].device: free[position] for position in chosen}
     if len(pool) - len(foreign) < count:
         who = "; ".join(f"GPU {gpu}: pid {', '.join(map(str, pids))}" for gpu, pids in foreign.items())
         raise LeaseFailed("gpu_busy", f"{count} GPUs asked for, but other processes compute on them ({who})")

@@ -17,12 +17,20 @@ from ddtree.servers.identity import ServerFailed
 
 
 class RunningServer:
-    """A server below its guard. `url` has no trailing slash; `info` is /server_info as it was when it became ready."""
+    """A server below its guard. `url` has no trailing slash; `info` is /server_info as it was when it became ready;
+    `gpus` are those that it leases."""
 
     def __init__(
-        self, url: str, nonce: str, log: Path, guard: subprocess.Popen[bytes], grace_s: float, dialect: identity.Dialect
+        self,
+        url: str,
+        nonce: str,
+        log: Path,
+        guard: subprocess.Popen[bytes],
+        grace_s: float,
+        dialect: identity.Dialect,
+        gpus: tuple[str, ...] = (),
     ):
-        self.url, self.nonce, self.log = url, nonce, log
+        self.url, self.nonce, self.log, self.gpus = url, nonce, log, gpus
         self.info: dict[str, object] = {}
         self._guard, self._grace_s, self._dialect = guard, grace_s, dialect
 
@@ -81,7 +89,7 @@ def start(
     """
     nonce, engine = secrets.token_hex(16), launch.ENGINES[server.engine]
     try:
-        held = leases.acquire(owner, nonce, server.gpus, ports, block=engine.ports)
+        held = leases.acquire(owner, nonce, server.gpus, ports, block=engine.ports, exclusive=bool(server.exclusive))
     except leases.LeaseFailed as error:
         raise ServerFailed(Reason(category=error.category, detail=error.detail)) from None
     try:
@@ -117,7 +125,7 @@ def start(
             return file.read().decode(errors="replace")
 
     url = f"http://127.0.0.1:{held.port}"
-    running = RunningServer(url, nonce, log, process, server.stop_grace_s, engine.dialect)
+    running = RunningServer(url, nonce, log, process, server.stop_grace_s, engine.dialect, held.gpus)
     try:
         found = identity.wait_ready(url, nonce, process, written, server.start_timeout_s, engine.dialect)
         running.info = redact_settings(engine.dialect.observed(found, written()))
