@@ -23,6 +23,19 @@ include: "rules/tables.smk"  # results/<plan>/tables
 include: "rules/report.smk"  # report
 
 
+# On a cluster only sessions and generated programs become batch jobs: the rest is short, or needs the internet.
+localrules:
+    all,
+    env,
+    model,
+    prompts,
+    lossless,
+    tables,
+    figures,
+    report_tex,
+    report_pdf,
+
+
 rule all:
     default_target: True
     input:
