@@ -3,10 +3,10 @@
     python benchmarks/plugin_gpu.py --target DIR [--drafter DIR] [--python PYTHON] [--out FILE] [--arms NAME...]
 
 It needs nothing but the standard library and the Transformers that SGLang brings. PYTHON must import SGLang and find
-the plugin. All servers share one GPU and start at once; they are measured one at a time. For each arm it prints how many
-greedy answers differ from the autoregressive ones, the target's log-prob gap between both tokens at every first
-difference (`repeat` is the A/A control), drafts accepted per step by depth, ms per step, and tokens per second relative
-to the chain.
+the plugin. All servers share one GPU and start at once; they are measured one at a time. For each arm it prints how
+many greedy answers differ from the autoregressive ones, the target's log-prob gap between both tokens at every first
+difference (`repeat` is the A/A control), drafts accepted per step by depth, ms per step, and tokens per second over
+those of the chain.
 """
 
 from __future__ import annotations
@@ -194,8 +194,8 @@ def run(ports: dict[str, int], args: argparse.Namespace) -> dict[str, Any]:
 def show(name: str, concurrency: int, found: dict[str, Any], prompts: int) -> None:
     ratio = f"{found['over_chain']:.3f}x chain" if found["over_chain"] else ""
     print(
-        f"{name:8} C={concurrency:<3} {found['tok_s']:8.0f} tok/s {ratio:13} {found['tokens_per_step']:.3f} tokens/step",
-        f"{found['ms_per_step']:.3f} ms/step, equal {prompts - len(found['differences'])}/{prompts}",
+        f"{name:8} C={concurrency:<3} {found['tok_s']:8.0f} tok/s {ratio:13}",
+        f"{found['tokens_per_step']:.3f} tokens/step {found['ms_per_step']:.3f} ms/step, equal {prompts - len(found['differences'])}/{prompts}",
         flush=True,
     )
     for prompt, token, difference in found["differences"]:

@@ -1,9 +1,12 @@
+import sys
 from dataclasses import replace
-from types import SimpleNamespace
+from importlib import metadata
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
-from ddtree.sglang_plugin import config
+from ddtree.sglang_plugin import config, plugin
 
 
 def arguments(**changes: object) -> SimpleNamespace:
@@ -79,3 +82,22 @@ def test_servers_that_cannot_be_are_refused_in_one_line(
     with pytest.raises(ValueError, match=r"^DDTREE: ") as refused:
         config.check(arguments(**changes), backends)
     assert said in str(refused.value)
+
+
+def test_a_release_that_is_not_supported_refuses_the_algorithm_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: dict[str, Any] = {}
+
+    def register(name: str, **options: Any) -> Any:
+        given.update(options, name=name)
+        return lambda factory: factory
+
+    module = ModuleType("spec_info")
+    module.SpeculativeAlgorithm = SimpleNamespace(register=register)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "sglang.srt.speculative.spec_info", module)
+    monkeypatch.setattr(metadata, "version", lambda package: "0.5.23")
+    plugin.register()
+    assert given["name"] == "DDTREE"
+    with pytest.raises(ValueError, match=r"^DDTREE: sglang 0\.5\.23 is not supported; allowed: 0\.5\.16$"):
+        given["validate_server_args"](arguments())
