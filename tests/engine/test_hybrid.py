@@ -8,16 +8,20 @@ from pathlib import Path
 
 import pytest
 import torch
+from engines import make_engine, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted import DEPTH, acceptance_length, audited, engine
+from tiny import tiny_pair
 
 from ddtree.engine.api import Sampling
 from ddtree.engine.cache import Span
+from ddtree.engine.drafter import Drafter
 from ddtree.engine.hybrid import HybridCache
 from ddtree.engine.recurrent import DeltaState
 from ddtree.engine.target import Target
-from ddtree.engine.train.__main__ import write
+from ddtree.engine.train import drafter as drafters
+from ddtree.engine.train.__main__ import train, write
 from ddtree.engine.train.hybrid import CONFIG, forward, initial
 from ddtree.tree import Tree, chain
 
@@ -29,7 +33,7 @@ GREEDY = Sampling(max_new_tokens=32, ignore_eos=True)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("hybrid")
-    write(made, WEIGHTS)
+    write(made, CONFIG, WEIGHTS)
     return made
 
 
@@ -37,6 +41,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def target(folder: Path) -> Target:
     torch.set_num_threads(1)
     return Target(folder, 128, torch.float32, torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A hybrid with so few tokens that a random drafter is right now and then."""
+    made, config = tmp_path_factory.mktemp("small"), {**CONFIG, "vocab_size": 8}
+    write(made / "hybrid", config, initial(config, torch.Generator().manual_seed(2)))
+    return made / "hybrid", tiny_pair(made, vocab=8, hidden=96, layers=4, taps=(1, 3), block=6)[1]
 
 
 def read(target: Target, prompt: list[int]) -> HybridCache:
@@ -131,7 +143,7 @@ def test_a_siblings_state_in_the_next_node_is_a_bug_while_acceptance_looks_healt
     """The convolution's inputs, or the matrix state, run on from node to node in the order of the block."""
     # Recurrent layers that weigh less, as in a trained model, whose next token hangs on more than on one of them.
     light = {name: w * (0.15 if name.endswith("linear_attn.out_proj.weight") else 1) for name, w in WEIGHTS.items()}
-    write(tmp_path, light)
+    write(tmp_path, CONFIG, light)
     arm = engine(tmp_path, Target, oracle=True)
     right, step = getattr(DeltaState, part), arm._target.hidden
 
@@ -149,3 +161,37 @@ def test_a_siblings_state_in_the_next_node_is_a_bug_while_acceptance_looks_healt
     assert verdict.largest_gap is not None
     assert verdict.largest_gap > 10 * verdict.threshold
     assert acceptance_length(answers) > 2.5
+
+
+def test_a_drafter_proposes_in_the_engine_what_it_proposes_in_training(folder: Path, tmp_path: Path) -> None:
+    weights, prompt = drafters.initial(torch.Generator().manual_seed(4)), [9, 80, 3, 77, 41, 6, 500]
+    write(tmp_path, drafters.CONFIG, weights)
+    target = Target(folder, 128, torch.float32, torch.device("cpu"))
+    drafter = Drafter(tmp_path, target, None, 128)
+    context = drafter.new_context(32)
+    _, features = target.forward([Span(target.new_cache(32), chain(prompt[0], prompt[1:]), 6)], drafters.TAPS)
+    assert features is not None
+    drafter.extend([context], [features])
+    (found,) = drafter.draft([context], [12], drafters.BLOCK - 1, 4)
+    logits = drafters.forward(weights, WEIGHTS["model.embed_tokens.weight"], features[None], torch.tensor([12]))
+    right = logits[0].log_softmax(-1).topk(4)
+    assert found.tokens == right.indices.tolist()
+    assert torch.allclose(torch.tensor(found.log_probs), right.values, atol=1e-4)
+
+
+@pytest.mark.parametrize(("method", "options"), [("dflash", {}), ("ddtree", {"budget": 15}), ("prompt_lookup", {})])
+def test_every_method_gives_the_hybrids_own_tokens_in_a_batch(
+    small: tuple[Path, Path], method: str, options: dict[str, object]
+) -> None:
+    few = [[token % 8 for token in prompt] for prompt in prompts()]
+    right = run(make_engine(small), few, GREEDY)
+    answers = run(make_engine(small, method, **options), few, GREEDY)
+    assert [a.ids for a in answers] == [a.ids for a in right]
+    assert acceptance_length(answers) > 1.0
+
+
+def test_training_goes_downhill() -> None:
+    weights = {"a": torch.tensor([2.1]), "b": torch.tensor([-2.4])}
+    last = train(weights, lambda: (weights["a"] - 2).square().sum() + (weights["b"] + 2.5).square().sum(), 100)
+    assert last < 0.01
+    assert not weights["a"].requires_grad

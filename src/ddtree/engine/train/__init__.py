@@ -1,1 +1,1 @@
-"""A tiny hybrid model, trained here in about a minute, so that recurrent state can be measured on any machine."""
+"""A tiny hybrid model and its drafter, trained here, so that recurrent state can be measured on any machine."""
