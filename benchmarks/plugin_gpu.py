@@ -193,11 +193,9 @@ def run(ports: dict[str, int], args: argparse.Namespace) -> dict[str, Any]:
 
 def show(name: str, concurrency: int, found: dict[str, Any], prompts: int) -> None:
     ratio = f"{found['over_chain']:.3f}x chain" if found["over_chain"] else ""
-    print(
-        f"{name:8} C={concurrency:<3} {found['tok_s']:8.0f} tok/s {ratio:13}",
-        f"{found['tokens_per_step']:.3f} tokens/step {found['ms_per_step']:.3f} ms/step, equal {prompts - len(found['differences'])}/{prompts}",
-        flush=True,
-    )
+    equal = prompts - len(found["differences"])
+    print(f"{name:8} C={concurrency:<3} {found['tok_s']:8.0f} tok/s {ratio:13} equal {equal}/{prompts}", end=" ")
+    print(f"{found['tokens_per_step']:.3f} tokens/step {found['ms_per_step']:.3f} ms/step", flush=True)
     for prompt, token, difference in found["differences"]:
         print(f"    prompt {prompt} parts at token {token}, gap {difference:.4f}")
     for key in ("histogram", "shadow"):
