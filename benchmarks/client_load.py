@@ -148,7 +148,7 @@ def run_all(args: argparse.Namespace, folder: Path) -> None:
         for other in others(args, prompt_set, workload, folder):
             theirs = other.one_pass(0).reported
             shared = [name for name in ours if theirs.get(name)]
-            print(f"\nddtree.bench / {other.name}", *(f"{n:14}{ours[n] / theirs[n]:8.3f}" for n in shared), sep="\n")
+            print(f"\nddtree.bench / {other.name}", *(f"{n:18}{ours[n] / theirs[n]:10.3f}" for n in shared), sep="\n")
     steady = run_metrics(run, args.concurrency).steady_throughput
     print(f"{THROUGHPUT} in the steady state: {steady:.1f} tok/s" if steady else "no steady state")
 
