@@ -4,9 +4,7 @@ from types import ModuleType
 
 import pytest
 import torch
-import triton
-import triton.language as tl
-from kernel_modules import IMPLEMENTATIONS, kernels, reference
+from kernel_modules import IMPLEMENTATIONS, kernels, reference, tl, triton
 
 from ddtree.sglang_plugin import tree as device_tree
 from ddtree.sglang_plugin.tree import Shortlist, Trees, Walks, vocabulary

@@ -16,7 +16,7 @@ def build_trees(tokens: torch.Tensor, log_probs: torch.Tensor, roots: torch.Tens
     _build[(requests,)](
         tokens.contiguous(),
         log_probs.contiguous(),
-        roots,
+        roots.contiguous(),
         out.tokens,
         out.parents,
         out.depths,
@@ -34,12 +34,12 @@ def write_mask(trees: Trees, seq_lens: torch.Tensor | None, mask: torch.Tensor) 
     requests, nodes = trees.parents.shape
     _mask[(requests, nodes)](
         trees.parents,
-        trees.parents if seq_lens is None else seq_lens,
+        trees.parents if seq_lens is None else seq_lens.contiguous(),
         mask.view(torch.uint8),
         FULL=seq_lens is not None,
         N=nodes,
         SLOTS=triton.next_power_of_2(nodes),
-        REQUESTS=triton.next_power_of_2(requests),
+        REQUESTS=max(64, triton.next_power_of_2(requests)),  # one compilation for all small batches
         num_warps=1,
     )
 
@@ -65,13 +65,13 @@ def walk(trees: Trees, choices: torch.Tensor, out: Walks) -> None:
 
 def reached(trees: Trees, known: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     requests, nodes = trees.parents.shape
-    out = torch.empty_like(lengths)
+    out = torch.empty(requests, dtype=torch.int32, device=known.device)
     _reached[(requests,)](
         trees.tokens,
         trees.parents,
         trees.depths,
         known.contiguous(),
-        lengths,
+        lengths.contiguous(),
         out,
         M=known.shape[1],
         N=nodes,

@@ -108,7 +108,7 @@ def walk(trees: Trees, choices: torch.Tensor, out: Walks) -> None:
 
 
 def reached(trees: Trees, known: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    node, found = torch.zeros_like(known[:, 0]), torch.zeros_like(lengths)
+    node, found = torch.zeros_like(known[:, 0]), torch.zeros_like(lengths, dtype=torch.int32)
     walking = torch.ones_like(node, dtype=torch.bool)
     for i in range(known.shape[1]):
         child = _child(trees, node, known[:, i])

@@ -50,7 +50,15 @@ def sample_rows(logits: torch.Tensor, temperatures: torch.Tensor, seed: torch.Te
     chunks = triton.cdiv(vocab, CHUNK)
     best = _empty(rows, chunks, 1, logits.device)
     _sample[(rows, chunks)](
-        logits, logits.stride(0), vocab, temperatures, seed, best.logits, best.ids, CHUNK=CHUNK, num_warps=8
+        logits,
+        logits.stride(0),
+        vocab,
+        temperatures.contiguous(),
+        seed,
+        best.logits,
+        best.ids,
+        CHUNK=CHUNK,
+        num_warps=8,
     )
     return merge(Shortlist(best.logits, best.ids, best.logits[:, :, 0])).ids[:, 0, 0]
 
