@@ -8,8 +8,9 @@ import stat
 from pathlib import Path
 
 
-def write_atomically(path: Path, text: str) -> str:
-    """Write `text` to `path` through a temporary neighbour, fsync and rename; returns the content's sha256.
+def write_atomically(path: Path, text: str, durable: bool = True) -> str:
+    """Write `text` to `path` through a temporary neighbour, fsync (if `durable`) and rename; returns the content's
+    sha256.
 
     The neighbour is its owner's alone and never somebody else's file or link; the result is as readable as any file.
     """
@@ -24,7 +25,8 @@ def write_atomically(path: Path, text: str) -> str:
             file.write(data)
             file.flush()
             os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         aside.replace(path)
     except OSError as error:
         aside.unlink(missing_ok=True)
@@ -32,7 +34,8 @@ def write_atomically(path: Path, text: str) -> str:
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    if durable:
+        _sync_folder(path.parent)
     return hashlib.sha256(data).hexdigest()
 
 
@@ -46,13 +49,14 @@ def _sync_folder(folder: Path) -> None:
 
 
 def write_if_changed(path: Path, text: str) -> bool:
-    """Write `text` unless the file already holds it, so that its time says when the content changed."""
+    """Write `text` unless the file already holds it, so that its time says when the content changed. A plan has
+    thousands of such files, and any can be made again: nothing waits for the disk."""
     try:
         if path.read_text() == text:
             return False
     except OSError:
         pass
-    write_atomically(path, text)
+    write_atomically(path, text, durable=False)
     return True
 
 

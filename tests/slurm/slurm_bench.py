@@ -16,8 +16,8 @@ ONE_NODE = Path(__file__).with_name("one_node.sh")
 TREE_CELLS = {cell for cell in CELLS if cell.startswith("tree/")}
 # Jobs that fit the node, a first status check when a short session has just ended, and no accounting to ask.
 SMALL = (
-    "--default-resources nodes=1 runtime=1 mem_mb=200 "
-    "--slurm-init-seconds-before-status-checks 10 --slurm-status-command squeue --latency-wait 20"
+    "--slurm-init-seconds-before-status-checks 10 --slurm-status-command squeue --latency-wait 20 "
+    "--default-resources nodes=1 mem_mb=200"
 )
 
 
@@ -28,9 +28,11 @@ def output(*command: str | Path) -> str:
 @dataclass(frozen=True)
 class SlurmBench(Bench):
     node: Path
+    runtime_min: int = 10
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "snakemake", *arguments, "--workflow-profile", "profiles/slurm", *SMALL.split()]
+        profile = ["--workflow-profile", "profiles/slurm", *SMALL.split(), f"runtime={self.runtime_min}"]
+        return [sys.executable, "-m", "snakemake", *arguments, *profile]
 
     def jobs(self) -> list[dict[str, str]]:
         """What Slurm knows of this folder's jobs, the recently ended ones included, oldest first."""
@@ -51,7 +53,7 @@ class SlurmBench(Bench):
         """Snakemake, which measures the tree slowly and has its first cell. Killed afterwards if it still runs."""
         process = self.start(MANIFESTS[1], DDTREE_TEST_TOKEN_S=str(token_s), start_new_session=True)
         try:
-            wait_for(self.cells, "a cell", limit_s=90)
+            wait_for(self.cells, "a cell", limit_s=150)
             yield process
         finally:
             if process.poll() is None:
@@ -66,7 +68,7 @@ class SlurmBench(Bench):
         assert not self.leases()
 
 
-def finish(process: subprocess.Popen[str], limit_s: float = 240) -> str:
+def finish(process: subprocess.Popen[str], limit_s: float = 400) -> str:
     """Output of a run that must end well."""
     said, _ = process.communicate(timeout=limit_s)
     assert process.returncode == 0, said

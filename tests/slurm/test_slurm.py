@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -29,6 +31,7 @@ def test_sessions_are_batch_jobs_with_their_gpus_and_the_rest_runs_on_the_submit
 
 
 def test_a_session_that_runs_out_of_time_goes_on_in_a_second_job(cluster: SlurmBench) -> None:
+    cluster = replace(cluster, runtime_min=1)
     with cluster.half_measured(token_s=1) as process:
         wait_for(lambda: "TIMEOUT" in cluster.states(), "the time limit", limit_s=180)
         before = cluster.cells()
@@ -62,8 +65,8 @@ def test_ctrl_c_cancels_the_jobs_and_the_next_run_measures_what_is_missing(clust
     with cluster.half_measured() as process:
         os.killpg(process.pid, signal.SIGINT)
         process.communicate(timeout=60)
-    wait_for(lambda: not cluster.processes(), "the end of every process")
-    assert cluster.states() == ["CANCELLED"]
+    wait_for(lambda: cluster.states() == ["CANCELLED"], "the end of the job")
+    assert not cluster.processes()
     before = cluster.cells()
     finish(cluster.start(MANIFESTS[1]))
     cluster.check_resumed(before)
@@ -83,7 +86,8 @@ def test_a_job_outlives_a_killed_snakemake_and_the_next_run_waits_for_it(cluster
 def test_any_batch_system_will_do(cluster: SlurmBench) -> None:
     profile = ["--workflow-profile", "profiles/cluster-generic", "--cluster-generic-cancel-cmd", "scancel"]
     submit = "sbatch --parsable --cpus-per-task={threads} --gpus={resources.gpu} --mem=200 --output=logs/batch-%j.log"
-    process = cluster._start(["snakemake", *MANIFESTS, *profile, "--cluster-generic-submit-cmd", submit], False, {})
+    command = [sys.executable, "-m", "snakemake", *MANIFESTS, *profile, "--cluster-generic-submit-cmd", submit]
+    process = cluster._start(command, False, {})
     finish(process)
     assert set(cluster.cells()) == CELLS
     assert len(cluster.jobs()) == 2
