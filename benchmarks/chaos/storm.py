@@ -33,7 +33,7 @@ METHODS: dict[str, dict[str, object]] = {
 PACE = {"DDTREE_TEST_TOKEN_S": "0.01"}  # of the fake engine
 DISK_BYTES = 16 << 20
 LIMIT_S = 900  # for one run
-GAP_S = (0.1, 2.5)  # between two strikes
+GAP_S = (0.0, 1.5)  # between two strikes
 
 
 def plan(servers: int = 6, workloads: int = 5) -> dict[str, object]:
@@ -93,8 +93,11 @@ def survive(bench: Bench, rng: random.Random, limit: int, disk: Path | None) -> 
         with tempfile.TemporaryFile("w+") as output:
             run = _start(bench, output)
             done.runs += 1
-            while done.strikes.total() < limit and _lasts(run, rng.uniform(*GAP_S)):
-                if kind := strikes.strike(bench, run.pid, rng, disk):
+            while done.strikes.total() < limit:
+                role = strikes.choose(rng, disk is not None)
+                if not _appears(bench, run, role) or not _lasts(run, rng.uniform(*GAP_S)):
+                    break
+                if kind := strikes.strike(bench, run.pid, role, rng, disk):
                     done.strikes[kind] += 1
                 ledger.check()
             status = run.wait(timeout=LIMIT_S)
@@ -122,6 +125,14 @@ def _start(bench: Bench, output: TextIO) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
+
+
+def _appears(bench: Bench, run: subprocess.Popen[str], role: str) -> bool:
+    """Wait for a process to strike; False if the run ends before there is one."""
+    while role not in strikes.roles(bench, run.pid):
+        if not _lasts(run, 0.1):
+            return False
+    return True
 
 
 def _lasts(run: subprocess.Popen[str], seconds: float) -> bool:

@@ -13,13 +13,14 @@ import psutil
 from small_bench import Bench
 
 FULL_S = (0.2, 1.5)
-# A dead Snakemake takes seconds to come back, in which nothing else can be struck.
-WEIGHTS = {"snakemake": 1.0, "session": 1.0, "guard": 2.0, "server": 2.0, "job": 1.0, "disk": 0.5}
+# A dead Snakemake takes seconds to come back; another job is there only at the end of a run.
+WEIGHTS = {"snakemake": 1.0, "session": 1.5, "guard": 2.0, "server": 2.0, "job": 0.2, "disk": 0.8}
 
 
 def roles(bench: Bench, snakemake: int) -> dict[str, list[int]]:
-    """Role -> processes that play it now. The load client is a part of the session."""
-    found: dict[str, list[int]] = {"snakemake": [snakemake], "session": [], "guard": [], "server": [], "job": []}
+    """Role -> processes that play it now; a disk is always there. The load client is a part of the session."""
+    names = ("snakemake", "disk", "session", "guard", "server", "job")
+    found: dict[str, list[int]] = {name: [] for name in names} | {"snakemake": [snakemake], "disk": [0]}
     for pid in bench.processes():
         try:
             words = psutil.Process(pid).cmdline()
@@ -48,19 +49,25 @@ SIGNALS: dict[str, list[tuple[str, signal.Signals]]] = {
 }
 
 
-def strike(bench: Bench, snakemake: int, rng: random.Random, disk: Path | None) -> str:
-    """One random strike at what runs now; returns its kind, or '' when the target was gone."""
-    alive = roles(bench, snakemake)
-    chances = {role: WEIGHTS[role] for role in WEIGHTS if role in alive or (role == "disk" and disk)}
-    role = rng.choices(list(chances), list(chances.values()))[0]
+def choose(rng: random.Random, disk: bool) -> str:
+    """The role to strike next."""
+    chances = {role: weight for role, weight in WEIGHTS.items() if disk or role != "disk"}
+    return rng.choices(list(chances), list(chances.values()))[0]
+
+
+def strike(bench: Bench, snakemake: int, role: str, rng: random.Random, disk: Path | None) -> str:
+    """One strike at a process of this role; returns its kind, or '' when there is none any more."""
     if role == "disk" and disk:
         fill(disk, rng.uniform(*FULL_S))
         return "disk full"
+    alive = roles(bench, snakemake).get(role)
+    if not alive:
+        return ""
     name, number = rng.choice(SIGNALS[role])
     # A terminal's Ctrl-C reaches the whole foreground group.
     send: Callable[[int, int], None] = os.killpg if name == "Ctrl-C" else os.kill
     try:
-        send(rng.choice(alive[role]), number)
+        send(rng.choice(alive), number)
     except ProcessLookupError:
         return ""
     return f"{role} {name}"
