@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from report.synthetic import manifests
+import synthetic
+from synthetic import manifests
 
 from ddtree.cells import seal
 from ddtree.plan.files import PlanError
@@ -15,7 +16,6 @@ from ddtree.plan.load import load
 from ddtree.report import figures, latex
 from ddtree.report.results import BadResult
 from ddtree.report.results import load as load_results
-from report import synthetic
 
 SECRET = "TheSecretOfAnotherFile"
 # Fields by which files refer to each other; all other texts are free.
