@@ -116,18 +116,32 @@ def _event(script: Script, asked: Asked, lie: str | None, before: int, tokens: i
 
 def chat(script: Script, asked: Asked, lie: str | None) -> Iterator[Beat]:
     """The stream of /v1/chat/completions: deltas, then usage in a chunk without choices, then [DONE]."""
+    yield from _openai(script, asked, lie, "chat.completion.chunk")
+
+
+def completions(script: Script, asked: Asked, lie: str | None) -> Iterator[Beat]:
+    """The stream of /v1/completions: as `chat`, with texts in place of deltas."""
+    yield from _openai(script, asked, lie, "text_completion")
+
+
+def _openai(script: Script, asked: Asked, lie: str | None, kind: str) -> Iterator[Beat]:
     steps = script.steps(asked.limit, asked.number)
     before, thought = 0, min(script.tokens, asked.limit) // 2 if lie in ("reasoning", "reasoning_content") else 0
     for i, (at, tokens) in enumerate(steps):
         new = "".join(map(chr, script.ids(asked.input_ids, tokens)[before:]))
         field = lie if lie and before < thought else "content"
         finish = "length" if i == len(steps) - 1 else None
-        choice = {"index": 0, "delta": {field: new}, "text": new, "finish_reason": finish}
-        yield Beat(at, _sse({"id": asked.rid, "object": "chat.completion.chunk", "choices": [choice]}), tokens)
+        said: dict[str, object] = {"text": new} if kind == "text_completion" else {"delta": {field: new}}
+        choice = {"index": 0, **said, "finish_reason": finish}
+        yield Beat(at, _sse({"id": asked.rid, "object": kind, "choices": [choice]}), tokens)
         before = tokens
     usage = {"prompt_tokens": len(asked.input_ids), "completion_tokens": before}
     usage["total_tokens"] = sum(usage.values())
-    yield Beat(steps[-1][0], _sse({"id": asked.rid, "choices": [], "usage": usage}) + b"data: [DONE]\n\n", before)
+    yield Beat(
+        steps[-1][0],
+        _sse({"id": asked.rid, "object": kind, "choices": [], "usage": usage}) + b"data: [DONE]\n\n",
+        before,
+    )
 
 
 def _sse(event: dict[str, object]) -> bytes:

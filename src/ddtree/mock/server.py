@@ -15,7 +15,7 @@ from typing import Any
 
 from aiohttp import web
 
-from ddtree.mock.lies import STATUS, Asked, Beat, chat, native
+from ddtree.mock.lies import STATUS, Asked, Beat, chat, completions, native
 from ddtree.mock.script import Script
 
 SERVED_AT_ONCE = 100  # by the lie connection_limit
@@ -68,7 +68,7 @@ class Mock:
         ids = list(map(ord, prompt)) if isinstance(prompt, str) else list(prompt)
         limit = int(body.get("max_completion_tokens") or body.get("max_tokens") or 128)
         if body.get("stream"):
-            return await self._stream(request, ids, limit, chat)
+            return await self._stream(request, ids, limit, chat if "messages" in body else completions)
         text = "".join(map(chr, self.script.ids(ids, min(limit, self.script.tokens))))
         usage = {"prompt_tokens": len(ids), "completion_tokens": len(text), "total_tokens": len(ids) + len(text)}
         choice = {
