@@ -38,8 +38,9 @@ def some_tokens(n: int, vocab: int) -> list[int]:
     return random.Random(0).choices(range(3, vocab), k=n)
 
 
-def held_out_prompts(target: Path) -> list[list[int]]:
-    """The 40 prompts that the drafter was never trained on, as token ids of a chat."""
+def held_out_prompts(target: Path, limit: int | None = None) -> list[list[int]]:
+    """The 40 prompts that the drafter was never trained on, as token ids of a chat; `limit` of them are spread over the
+    categories."""
     spec = importlib.util.spec_from_file_location("prompts", DRAFTER / "train/prompts.py")
     assert spec is not None
     assert spec.loader is not None
@@ -48,7 +49,8 @@ def held_out_prompts(target: Path) -> list[list[int]]:
     tokenizer = Tokenizer.from_file(str(target / "tokenizer.json"))
     chat = f"<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\n{{}}<|im_end|>\n<|im_start|>assistant\n"
     texts = [text for texts in module.HELD_OUT.values() for text in texts]
-    return [tokenizer.encode(chat.format(text), add_special_tokens=False).ids for text in texts]
+    chosen = texts[:: max(1, len(texts) // limit)][:limit] if limit else texts
+    return [tokenizer.encode(chat.format(text), add_special_tokens=False).ids for text in chosen]
 
 
 def interleaved(alternatives: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:

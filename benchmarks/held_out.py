@@ -48,9 +48,7 @@ def main() -> None:
     arguments.add_argument("--tokens", type=int, default=256, help="longest answer")
     arguments.add_argument("--limit", type=int, help="take only so many prompts, spread over the categories")
     args = arguments.parse_args()
-    prompts = held_out_prompts(args.target)
-    if args.limit:
-        prompts = prompts[:: max(1, len(prompts) // args.limit)][: args.limit]
+    prompts = held_out_prompts(args.target, args.limit)
     engines = {
         name: Engine(Settings(args.target, DRAFTER, method, budget=budget, threads=args.threads))
         for name, (method, budget) in METHODS.items()

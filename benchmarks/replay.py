@@ -126,9 +126,7 @@ def main() -> None:
 
 
 def _draft(args: argparse.Namespace) -> Drafts:
-    prompts = held_out_prompts(args.target)
-    if args.limit:
-        prompts = prompts[:: max(1, len(prompts) // args.limit)][: args.limit]
+    prompts = held_out_prompts(args.target, args.limit)
     replies = answers(args.target, prompts, args.tokens, args.threads)
     longest = max(len(p) + len(r) for p, r in zip(prompts, replies, strict=True))
     target = load_target(args, longest + 64)

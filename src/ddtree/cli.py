@@ -6,7 +6,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from ddtree.mock import command as mock
 from ddtree.plan.files import PlanError
 from ddtree.plan.layout import Layout
 from ddtree.plan.load import load
@@ -18,7 +17,9 @@ from ddtree.plan.workflow import DEFAULT_PLAN
 def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["mock"]:
-        return mock.main(given[1:])
+        from ddtree.mock import command  # with its HTTP server, which looking at a plan need not load
+
+        return command.main(given[1:])
     parser = argparse.ArgumentParser(
         prog="ddtree",
         description="Look at a plan without running it.",

@@ -19,6 +19,7 @@ from ddtree.files import sha256
 from ddtree.plan.layout import Layout
 from ddtree.plan.specs import SessionSpec
 from ddtree.servers import leases
+from ddtree.servers.gpus import nvidia_smi
 
 DRIVER_PACKAGES = ("aiohttp", "numpy", "pydantic", "snakemake")
 ENGINE_PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "transformers", "sglang")
@@ -117,6 +118,6 @@ def cpu_model() -> str:
 
 def gpus(fields: Sequence[str]) -> dict[str, dict[str, str]]:
     """These fields of every GPU that nvidia-smi sees, by index; empty without one."""
-    text = _output(["nvidia-smi", f"--query-gpu=index,{','.join(fields)}", "--format=csv,noheader"])
-    rows = [line.split(", ") for line in (text or "").splitlines()]
+    lines = nvidia_smi(f"--query-gpu=index,{','.join(fields)}", "--format=csv,noheader")
+    rows = [line.strip().split(", ") for line in lines if line.strip()]
     return {row[0]: dict(zip(fields, row[1:], strict=False)) for row in rows}

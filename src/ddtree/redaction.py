@@ -45,6 +45,11 @@ def redact(text: str) -> str:
     return _USERINFO.sub(f"{REDACTED}@", text)
 
 
+def reason(error: Exception) -> str:
+    """The first line of what `error` says, redacted."""
+    return redact((str(error).strip() or type(error).__name__).splitlines()[0])
+
+
 def redact_settings(settings: Mapping[str, object]) -> dict[str, object]:
     """JSON-like `settings` with every text redacted, and with what stands under the name of a secret replaced."""
     return {key: REDACTED if value and is_secret(key) else _redact_any(value) for key, value in settings.items()}

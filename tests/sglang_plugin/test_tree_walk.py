@@ -7,28 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_modules import IMPLEMENTATIONS
+from random_trees import VOCABULARY, trees
 
 from ddtree.sglang_plugin.tree import Trees, Walks
 from ddtree.tree import Tree, moves
 from ddtree.tree import walk as plain_walk
 
 both = pytest.mark.parametrize("implementation", IMPLEMENTATIONS, ids=lambda module: module.__name__.split(".")[-1])
-VOCABULARY = 4
-
-
-@st.composite
-def trees(draw: st.DrawFn) -> Tree:
-    """Any tree whose siblings differ."""
-    tokens, parents, depths = [draw(st.integers(0, VOCABULARY - 1))], [-1], [0]
-    taken: set[tuple[int, int]] = set()
-    for _ in range(draw(st.integers(0, 18))):
-        parent, token = draw(st.integers(0, len(tokens) - 1)), draw(st.integers(0, VOCABULARY - 1))
-        if (parent, token) not in taken:
-            taken.add((parent, token))
-            tokens.append(token)
-            parents.append(parent)
-            depths.append(depths[parent] + 1)
-    return Tree(tuple(tokens), tuple(parents), tuple(depths))
 
 
 def on_device(found: list[Tree], nodes: int = 20) -> Trees:
@@ -47,7 +32,7 @@ choice_lists = st.lists(st.integers(0, VOCABULARY - 1), min_size=20, max_size=20
 
 @both
 @settings(deadline=None, max_examples=40)
-@given(found=st.tuples(trees(), trees()), choices=st.tuples(choice_lists, choice_lists), depth=st.integers(1, 19))
+@given(found=st.tuples(trees(19), trees(19)), choices=st.tuples(choice_lists, choice_lists), depth=st.integers(1, 19))
 def test_walks_equal_the_plain_walk_and_stop_at_the_block(
     implementation: ModuleType, found: tuple[Tree, Tree], choices: tuple[list[int], list[int]], depth: int
 ) -> None:
@@ -65,7 +50,7 @@ def test_walks_equal_the_plain_walk_and_stop_at_the_block(
 
 @both
 @settings(deadline=None, max_examples=40)
-@given(tree=trees(), known=st.lists(st.integers(0, VOCABULARY - 1), min_size=6, max_size=6), length=st.integers(0, 6))
+@given(tree=trees(19), known=st.lists(st.integers(0, VOCABULARY - 1), min_size=6, max_size=6), length=st.integers(0, 6))
 def test_shadow_reach_equals_the_walk_along_the_known_tokens(
     implementation: ModuleType, tree: Tree, known: list[int], length: int
 ) -> None:
@@ -79,7 +64,7 @@ def test_shadow_reach_equals_the_walk_along_the_known_tokens(
 
 @both
 @settings(deadline=None, max_examples=20)
-@given(tree=trees(), choices=choice_lists, seed=st.integers(0, 100))
+@given(tree=trees(19), choices=choice_lists, seed=st.integers(0, 100))
 def test_rows_of_the_path_move_into_order_and_others_stay(
     implementation: ModuleType, tree: Tree, choices: list[int], seed: int
 ) -> None:

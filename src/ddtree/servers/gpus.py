@@ -24,7 +24,7 @@ class Gpu:
         return self.identity.startswith("MIG-")
 
 
-def _nvidia_smi(*arguments: str) -> list[str]:
+def nvidia_smi(*arguments: str) -> list[str]:
     """Lines of its answer; none without a driver."""
     try:
         out = subprocess.run(["nvidia-smi", *arguments], capture_output=True, text=True, timeout=30, check=True).stdout
@@ -36,7 +36,7 @@ def _nvidia_smi(*arguments: str) -> list[str]:
 def _installed() -> list[tuple[str, str, list[str]]]:
     """(index, UUID, UUIDs of its MIG slices) of each GPU."""
     found: list[tuple[str, str, list[str]]] = []
-    for line in _nvidia_smi("-L"):
+    for line in nvidia_smi("-L"):
         if match := LISTED.match(line):
             if match["index"] is not None:
                 found.append((match["index"], match["uuid"], []))
@@ -77,7 +77,7 @@ def occupants() -> dict[str, list[int]]:
     """Pids that compute on each GPU, by UUID. Processes on MIG slices count for the GPU alone, not for a slice: a
     slice is its holder's own."""
     found: dict[str, list[int]] = {}
-    for line in _nvidia_smi("--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader,nounits"):
+    for line in nvidia_smi("--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader,nounits"):
         uuid, _, pid = (field.strip() for field in line.partition(","))
         if pid.isdigit():
             found.setdefault(uuid, []).append(int(pid))

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from ddtree.plan.schema import Server
+from ddtree.models.files import block_size
+from ddtree.plan.schema import TREE_TOPK, Server
 from ddtree.sglang_plugin import config
-
-TOPK = 8  # candidates per depth, where the plan does not say
 
 
 def trees(server: Server, drafter: str | Path) -> config.Config:
     """The plugin's configuration for this server. Raises ValueError for a drafter that does not tell its block size."""
-    path = Path(drafter) / "config.json"
-    try:
-        block_size = int(json.loads(path.read_text())["block_size"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise ValueError(f"{path}: tells no block_size; allowed: the folder of a DFlash drafter") from None
+    block = block_size(Path(drafter))
+    if block is None:
+        raise ValueError(f"{drafter}/config.json: tells no block_size; allowed: the folder of a DFlash drafter")
     # A step's slots also hold the drafter's block, so that fewer rows are not possible.
-    rows = block_size if server.shadow else max(block_size, (server.budget or 0) + 1)
+    rows = block if server.shadow else max(block, (server.budget or 0) + 1)
     return config.Config(
         budget=server.budget or rows - 1,
-        topk=server.topk or TOPK,
-        block_size=block_size,
+        topk=server.topk or TREE_TOPK,
+        block_size=block,
         rows=rows,
         draft_window=server.draft_window,
         shadow=server.shadow,

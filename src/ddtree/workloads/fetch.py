@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ddtree.envs import EnvError, run, uv
 from ddtree.files import sha256
+from ddtree.redaction import reason
 from ddtree.workloads.draft import WorkloadError
 
 CACHE = Path(".data")
@@ -50,7 +51,7 @@ def hub_file(repository: str, revision: str, name: str) -> Path:
     try:
         return Path(hf_hub_download(repository, name, repo_type="dataset", revision=revision, cache_dir=CACHE / "hub"))
     except Exception as e:  # the library raises errors of several HTTP stacks: not found, gated, offline
-        raise WorkloadError(f"source: {name} of {repository} cannot be downloaded: {_reason(e)}{_COPY}") from None
+        raise WorkloadError(f"source: {name} of {repository} cannot be downloaded: {reason(e)}{_COPY}") from None
 
 
 def web_file(url: str, name: str) -> Path:
@@ -63,7 +64,7 @@ def web_file(url: str, name: str) -> Path:
             with urllib.request.urlopen(url, timeout=60) as answer, part.open("wb") as file:
                 shutil.copyfileobj(answer, file)
         except OSError as e:
-            raise WorkloadError(f"source: {url} cannot be downloaded: {_reason(e)}{_COPY}") from None
+            raise WorkloadError(f"source: {url} cannot be downloaded: {reason(e)}{_COPY}") from None
         part.replace(path)
     return path
 
@@ -71,7 +72,3 @@ def web_file(url: str, name: str) -> Path:
 def commit_of(copy: str | None, revision: str) -> str:
     """What was read, for the report: the pinned commit, or the user's copy with its hash."""
     return f"{Path(copy).name}, sha256 {sha256(Path(copy))}" if copy else f"commit {revision}"
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ddtree.workloads.draft import WorkloadError
+from ddtree.workloads.draft import Draft, WorkloadError, user
 
 
 def rows(path: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -21,6 +21,14 @@ def rows(path: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
             raise WorkloadError(f"{path}: of no known form; allowed: .parquet, .jsonl")
     except OSError as e:
         raise WorkloadError(f"{path}: cannot be read: {e.strerror or e}") from None
+
+
+def questions(path: Path, prefix: str) -> list[Draft]:
+    """Drafts of a file in MT-Bench's form: question_id, category, and the user's turns."""
+    return [
+        Draft(f"{prefix}-{row['question_id']}", row["category"], (user(row["turns"][0]),), tuple(row["turns"][1:]))
+        for row in rows(path, ("question_id", "category", "turns"))
+    ]
 
 
 def _parquet(path: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]]:

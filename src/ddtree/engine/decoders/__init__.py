@@ -12,11 +12,11 @@ from ddtree.engine.decoders.dflash import DFlash
 from ddtree.engine.decoders.prompt_lookup import PromptLookup
 from ddtree.engine.drafter import Drafter
 from ddtree.engine.target import Target
-from ddtree.plan.schema import METHOD_KEYS, Method
+from ddtree.plan.schema import METHOD_KEYS, TREE_TOPK, Method
 
 __all__ = ["MAX_WIDTH", "Decoder", "check", "make_decoder"]
 
-LOOKUP_DRAFT_TOKENS, LOOKUP_NGRAM_MAX, TREE_TOPK = 8, 3, 8
+LOOKUP_DRAFT_TOKENS, LOOKUP_NGRAM_MAX = 8, 3
 MAX_WIDTH = 256  # rows of one verification, and of a drafter's block
 
 

